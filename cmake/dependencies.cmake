@@ -1,0 +1,47 @@
+# Third-party packages. Everything here is a Debian package that scripts/setup.sh installs.
+
+find_package(Threads REQUIRED)
+find_package(Protobuf 3.21 REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(LLVM 16 REQUIRED CONFIG)
+find_package(CLI11 2.1 REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+if(MILLRACE_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+endif()
+
+# ADT containers, StringRef, allocators and streams. Only these two archives: the shared libLLVM
+# that llvm-config names is 118 MiB and slow to load.
+add_library(llvm_adt INTERFACE)
+target_include_directories(llvm_adt SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
+target_link_libraries(llvm_adt INTERFACE ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
+                                         ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a)
+
+# Packages without a CMake config of their own.
+function(millrace_find_plain target header library required)
+  find_path(${target}_INCLUDE ${header} ${required})
+  find_library(${target}_LIBRARY ${library} ${required})
+  mark_as_advanced(${target}_INCLUDE ${target}_LIBRARY)
+  if(${target}_INCLUDE AND ${target}_LIBRARY)
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} SYSTEM INTERFACE ${${target}_INCLUDE})
+    target_link_libraries(${target} INTERFACE ${${target}_LIBRARY})
+  else()
+    message(STATUS "millrace: building without ${library}")
+  endif()
+endfunction()
+millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
+millrace_find_plain(zstd zstd.h zstd "")
+
+# The core never links to CUDA; kernels/gpu enables the language when a compiler is there.
+if(NOT MILLRACE_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    message(STATUS "millrace: CUDA compiler ${CMAKE_CUDA_COMPILER}")
+  elseif(MILLRACE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "MILLRACE_CUDA is ON, but no CUDA compiler was found; set CUDACXX or PATH")
+  else()
+    message(STATUS "millrace: building without CUDA (no compiler found)")
+  endif()
+endif()

@@ -1,0 +1,97 @@
+# The helpers that every CMakeLists.txt uses:
+#
+#   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [NO_UNITY])
+#   millrace_tool(<name> SRCS main.cc ... [DEPS t ...])
+#   millrace_test(<name> SRCS a_test.cc ... [DEPS t ...] [ARGS arg ...])
+#   millrace_fuzz(<name> SRCS a_fuzz.cc ... [DEPS t ...] [CORPUS dir])
+#
+# Sources include each other from the repository root: #include "framework/program.h".
+
+# Warnings, hardening and sanitizers, the same for all code that people write here.
+function(millrace_flags target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_options(
+    ${target}
+    PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
+            -Wsuggest-override -Wvla $<$<BOOL:${MILLRACE_WERROR}>:-Werror> -ffunction-sections
+            -fdata-sections -fstack-protector-strong)
+  # not _GLIBCXX_DEBUG: LLVM's archives use the normal library layout
+  target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
+  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,-z,relro,-z,now)
+  if(MILLRACE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE}
+                                             -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE})
+  else()
+    target_compile_definitions(${target} PRIVATE _FORTIFY_SOURCE=2)
+  endif()
+endfunction()
+
+# Library millrace_<folder>, used as millrace::<folder>. DEPS are seen by headers of the folder.
+# NO_UNITY keeps the sources apart also where MILLRACE_UNITY is on.
+function(millrace_library folder)
+  cmake_parse_arguments(arg "NO_UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(target millrace_${folder})
+  if(arg_SRCS)
+    add_library(${target} STATIC ${arg_SRCS})
+    millrace_flags(${target})
+    target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+    target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+    if(MILLRACE_UNITY AND NOT arg_NO_UNITY)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    endif()
+  else()
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+    target_link_libraries(${target} INTERFACE ${arg_DEPS} ${arg_PRIVATE_DEPS})
+  endif()
+  add_library(millrace::${folder} ALIAS ${target})
+endfunction()
+
+# Executable <build>/tools/<name>, installed into bin/.
+function(millrace_tool name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  millrace_flags(${name})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
+  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endfunction()
+
+# GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds
+# the tools in $MILLRACE_BIN_DIR. ARGS are handed to every case.
+function(millrace_test name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS;ARGS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  millrace_flags(${name})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  gtest_discover_tests(
+    ${name}
+    TEST_PREFIX ${name}.
+    EXTRA_ARGS ${arg_ARGS}
+    WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+    DISCOVERY_MODE PRE_TEST
+    PROPERTIES ENVIRONMENT MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools TIMEOUT 120)
+endfunction()
+
+# libFuzzer program <build>/fuzz/<name>; CORPUS is the folder of its seeds. Nothing without MILLRACE_FUZZ.
+function(millrace_fuzz name)
+  cmake_parse_arguments(arg "" "CORPUS" "SRCS;DEPS" ${ARGN})
+  if(NOT MILLRACE_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${arg_SRCS})
+  millrace_flags(${name})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  if(arg_CORPUS)
+    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/fuzz/${name}.corpus CONTENT "${arg_CORPUS}\n")
+  endif()
+endfunction()
+
+if(MILLRACE_TESTS)
+  include(GoogleTest)
+endif()

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string_view>
+
+namespace millrace {
+
+/// What a program says about itself on --version and in bug reports. All views are static.
+struct VersionInfo {
+  std::string_view version;     ///< "major.minor.patch"
+  std::string_view commit;      ///< first 12 digits as of the last configure; "unknown" outside git
+  std::string_view build_type;  ///< CMake's build type, for example "Release"
+  std::string_view compiler;    ///< name and version
+};
+
+/// The facts of this build. Thread-safety: pure.
+VersionInfo version_info();
+
+}  // namespace millrace
