@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cassert>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace millrace {
+
+/// What kind of thing went wrong. Tools map each code to one exit code (docs/cli: 2 to 7, 70).
+enum class StatusCode {
+  kOk = 0,
+  kUsage,            ///< wrong flags or arguments; exit 2
+  kInvalidArgument,  ///< a configuration field or call argument has a bad value; exit 3
+  kInvalidProgram,   ///< a program breaks a rule of the format or of an op; exit 3
+  kInvalidData,      ///< parameters, feeds, checkpoints or text that cannot be read; exit 3
+  kNotFound,         ///< a file or a named thing does not exist; exit 3
+  kIo,               ///< the operating system refused to read or write; exit 6
+  kExecution,        ///< an op failed while running; exit 4
+  kDistributed,      ///< peer lost or deadline passed; may be retried; exit 5
+  kResource,         ///< memory, disk or a stated limit is exhausted; exit 6
+  kUnimplemented,    ///< a valid request that this build does not support; exit 7
+  kInternal,         ///< a bug of millrace; exit 70
+};
+
+/// Name of a code in lower-case words, for example "invalid-program".
+std::string_view status_code_name(StatusCode code);
+
+/// Where in a file or program an error is. Fields that are not known stay empty or negative.
+struct Location {
+  std::string file;
+  int block = -1;   ///< block index
+  int64_t op = -1;  ///< op index within the block
+  std::string op_type;
+  std::string slot;     ///< input or output slot of the op
+  int slot_index = -1;  ///< position in the slot
+  std::string attr;
+  std::string var;
+  std::string source;  ///< the user's own source line, from op_callstack
+
+  /// "file: block B, op I (type), input Slot[k] 'var'"; empty if nothing is known. Escaped for
+  /// terminals.
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// Result of a function that can fail: ok, or a code with message, location, hint and notes.
+///
+/// Cheap to move and to copy; an ok Status holds no memory. Thread-safety: as a value.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;
+  Status(StatusCode code, std::string message);
+
+  [[nodiscard]] bool ok() const { return rep_ == nullptr; }
+  [[nodiscard]] StatusCode code() const { return rep_ ? rep_->code : StatusCode::kOk; }
+  /// The fact, one line, lower-case, without location.
+  [[nodiscard]] const std::string& message() const;
+  [[nodiscard]] const Location& location() const;
+  [[nodiscard]] const std::string& hint() const;
+  [[nodiscard]] const std::vector<std::string>& notes() const;
+
+  /// Copies of this status with one more fact; an ok status stays ok.
+  Status at(Location location) &&;
+  Status in_file(std::string file) &&;
+  Status with_hint(std::string hint) &&;
+  Status with_note(std::string note) &&;
+
+  /// Everything in the layout of the tools: "error: place: message", "  hint: ...", "  note: ...".
+  [[nodiscard]] std::string to_string() const;
+
+ private:
+  struct Rep {
+    StatusCode code;
+    std::string message;
+    Location location;
+    std::string hint;
+    std::vector<std::string> notes;
+  };
+  Rep& own();
+
+  std::shared_ptr<Rep> rep_;
+};
+
+/// The ok status.
+inline Status Ok() {
+  return {};
+}
+
+/// A value of type T or the Status that explains why there is none. value() may only be called if
+/// ok().
+template <typename T>
+class [[nodiscard]] StatusOr {
+ public:
+  StatusOr(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
+    assert(!status_.ok());
+  }
+  StatusOr(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+
+  [[nodiscard]] bool ok() const { return value_.has_value(); }
+  [[nodiscard]] const Status& status() const& { return status_; }
+  [[nodiscard]] Status status() && { return std::move(status_); }
+
+  [[nodiscard]] T& value() & { return *value_; }
+  [[nodiscard]] const T& value() const& { return *value_; }
+  [[nodiscard]] T&& value() && { return *std::move(value_); }
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
+  T&& operator*() && { return *std::move(value_); }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+}  // namespace millrace
+
+/// Returns the status from the enclosing function if the expression is not ok.
+#define MILLRACE_RETURN_IF_ERROR(expr)                                        \
+  do {                                                                        \
+    if (::millrace::Status millrace_status_ = (expr); !millrace_status_.ok()) \
+      return millrace_status_;                                                \
+  } while (false)
+
+#define MILLRACE_CONCAT_INNER(a, b) a##b
+#define MILLRACE_CONCAT(a, b) MILLRACE_CONCAT_INNER(a, b)
+#define MILLRACE_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
+  auto tmp = (expr);                                   \
+  if (!tmp.ok()) return std::move(tmp).status();       \
+  lhs = std::move(tmp).value()
+
+/// Evaluates a StatusOr expression, returns its status on failure, else assigns the value.
+#define MILLRACE_ASSIGN_OR_RETURN(lhs, expr) \
+  MILLRACE_ASSIGN_OR_RETURN_IMPL(MILLRACE_CONCAT(millrace_statusor_, __LINE__), lhs, expr)

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+#include <llvm/ADT/simple_ilist.h>
+
+#include "framework/op.h"
+#include "framework/var.h"
+
+namespace millrace {
+
+class Program;
+
+/// A list of ops in execution order and the vars declared for them. Owned by its Program.
+///
+/// The block keeps, for every name its own ops mention, who reads and who writes it; each edit of
+/// an op updates it in O(arguments). Ops of sub-blocks are not in the index of the outer block.
+class Block {
+ public:
+  using OpList = llvm::simple_ilist<Op>;
+  using VarList = llvm::simple_ilist<Var>;
+
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+
+  [[nodiscard]] Program& program() const { return *program_; }
+  /// Position in the program.
+  [[nodiscard]] int32_t index() const { return index_; }
+  /// Index that the file stated; equals index() in a valid program.
+  [[nodiscard]] int32_t stated_index() const { return stated_index_; }
+  /// Index of the enclosing block; -1 for block 0.
+  [[nodiscard]] int32_t parent() const { return parent_; }
+  void set_parent(int32_t parent);
+  void set_stated_index(int32_t index);
+  [[nodiscard]] std::optional<int32_t> forward_block() const { return forward_block_; }
+  void set_forward_block(std::optional<int32_t> index);
+  /// Wire bytes of fields that the format does not know; null if none.
+  [[nodiscard]] const std::shared_ptr<const std::string>& unknown() const { return unknown_; }
+  void set_unknown(std::shared_ptr<const std::string> bytes);
+
+  // ---- ops
+  [[nodiscard]] auto ops() { return llvm::make_range(ops_.begin(), ops_.end()); }
+  [[nodiscard]] auto ops() const { return llvm::make_range(ops_.begin(), ops_.end()); }
+  [[nodiscard]] size_t op_count() const { return op_count_; }
+  [[nodiscard]] Op& front() { return ops_.front(); }
+  [[nodiscard]] Op& back() { return ops_.back(); }
+  /// Neighbours; null at the ends.
+  [[nodiscard]] Op* next(const Op& op) const;
+  [[nodiscard]] Op* previous(const Op& op) const;
+  /// All ops by index; valid until the next insertion or removal.
+  [[nodiscard]] std::vector<Op*> op_vector();
+  [[nodiscard]] int64_t index_of(const Op& op) const;
+
+  /// Creates an op without slots and attributes; where = null appends (before: prepends is
+  /// insert_before(&front())).
+  Op& append_op(llvm::StringRef type) { return insert_before(nullptr, type); }
+  Op& insert_before(Op* where, llvm::StringRef type);
+  Op& insert_after(Op& where, llvm::StringRef type);
+  /// Copy of an op of any program, slots, attributes and unknown fields included; where = null
+  /// appends.
+  Op& clone_before(Op* where, const Op& other);
+  Op& append_clone(const Op& other) { return clone_before(nullptr, other); }
+  /// Unlinks and deletes the op.
+  void erase(Op& op);
+
+  // ---- vars
+  [[nodiscard]] auto vars() { return llvm::make_range(vars_.begin(), vars_.end()); }
+  [[nodiscard]] auto vars() const { return llvm::make_range(vars_.begin(), vars_.end()); }
+  [[nodiscard]] size_t var_count() const { return var_count_; }
+  /// Var declared in this very block; null if there is none. With repeated declarations: the first.
+  [[nodiscard]] Var* find_var(llvm::StringRef name) const;
+  [[nodiscard]] Var* find_var(NameId id) const;
+  /// Var visible here: this block, then its ancestors. Parents that are out of range end the
+  /// search.
+  [[nodiscard]] Var* find_var_recursive(llvm::StringRef name) const;
+  /// Declares a var, or replaces the declaration of an existing one.
+  Var& declare(llvm::StringRef name, VarSpec spec);
+  /// Adds a declaration even if the name is declared already; only readers of files need this.
+  Var& add_declaration(llvm::StringRef name, VarSpec spec);
+  void erase(Var& var);
+  /// Renames the declaration, if there is one, and every use by an op of this block. Attributes
+  /// stay as they are.
+  void rename(llvm::StringRef from, llvm::StringRef to);
+
+  // ---- readers and writers
+  /// Ops of this block that read (write) the name, in block order, each once. Cost: O(k log k) for
+  /// k uses.
+  [[nodiscard]] llvm::SmallVector<Op*, 4> readers_of(llvm::StringRef name) const;
+  [[nodiscard]] llvm::SmallVector<Op*, 4> writers_of(llvm::StringRef name) const;
+  [[nodiscard]] bool has_readers(llvm::StringRef name) const;
+  [[nodiscard]] bool has_writers(llvm::StringRef name) const;
+  /// First and last writer in block order; null if there is none. Cost: O(number of writes).
+  [[nodiscard]] Op* first_writer(llvm::StringRef name) const;
+  [[nodiscard]] Op* last_writer(llvm::StringRef name) const;
+
+  /// Attaches the wire bytes an element was read from; for the reader of files and for clone().
+  static void set_wire(Op& op, llvm::StringRef bytes) { op.wire_ = bytes; }
+  static void set_wire(Var& var, llvm::StringRef bytes) { var.wire_ = bytes; }
+
+ private:
+  friend class Op;
+  friend class Program;
+  friend class Var;
+
+  struct Use {
+    Op* op;
+    uint32_t slot;
+    uint32_t arg;
+  };
+  using UseList = llvm::SmallVector<Use, 2>;
+  struct Uses {
+    UseList reads;
+    UseList writes;
+  };
+
+  Block(Program* program, int32_t index, int32_t parent)
+      : program_(program), index_(index), stated_index_(index), parent_(parent) {}
+
+  void touch();
+  Op& insert(OpList::iterator where, std::unique_ptr<Op> op);
+  Op& clone_with(Op* where, const Op& other, bool same_ids);
+  void link_uses(Op& op);
+  void unlink_uses(Op& op);
+  void unlink_slot_uses(Op& op, bool is_output);
+  void assign_order(Op& op);
+  void renumber();
+  [[nodiscard]] const Uses* uses_of(llvm::StringRef name) const;
+  static llvm::SmallVector<Op*, 4> ordered(const UseList& uses);
+
+  Program* program_;
+  int32_t index_;
+  int32_t stated_index_;
+  int32_t parent_;
+  std::optional<int32_t> forward_block_;
+  std::shared_ptr<const std::string> unknown_;
+  OpList ops_;
+  VarList vars_;
+  size_t op_count_ = 0;
+  size_t var_count_ = 0;
+  llvm::DenseMap<NameId, Var*> var_index_;
+  llvm::DenseMap<NameId, Uses> uses_;
+};
+
+}  // namespace millrace

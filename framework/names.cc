@@ -1,0 +1,48 @@
+#include "framework/names.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace millrace::names {
+namespace {
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+}  // namespace
+
+std::string grad(llvm::StringRef var) {
+  return fmt::format("{}@GRAD", view(var));
+}
+std::string block(llvm::StringRef var, int64_t index) {
+  return fmt::format("{}.block{}", view(var), index);
+}
+std::string trainer(llvm::StringRef var, int64_t trainer) {
+  return fmt::format("{}.trainer_{}", view(var), trainer);
+}
+std::string trainer_block(llvm::StringRef var, int64_t index, int64_t trainer) {
+  return fmt::format("{}.block{}.trainer_{}", view(var), index, trainer);
+}
+std::string pserver(llvm::StringRef var, int64_t pserver) {
+  return fmt::format("{}.pserver_{}", view(var), pserver);
+}
+std::string delta(llvm::StringRef var) {
+  return fmt::format("{}.delta", view(var));
+}
+std::string snapshot(llvm::StringRef var) {
+  return fmt::format("{}@SNAPSHOT", view(var));
+}
+std::string federated(llvm::StringRef var, int64_t trainer) {
+  return fmt::format("{}.opti.trainer_{}", view(var), trainer);
+}
+std::string dc_backup(llvm::StringRef block, int64_t trainer) {
+  return fmt::format("{}.trainer_{}_bak", view(block), trainer);
+}
+std::string dc_local_backup(llvm::StringRef block) {
+  return fmt::format("{}.local_bak", view(block));
+}
+std::string control(int64_t number) {
+  return fmt::format("__control_var@{}", number);
+}
+
+}  // namespace millrace::names

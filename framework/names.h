@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <llvm/ADT/StringRef.h>
+
+/// Every generated variable name is built here and nowhere else. Nothing parses such a name back:
+/// roles, slices and trainers are fields of the plan. Source of the spellings: spec/transpiler.md
+/// and spec/backward.md.
+namespace millrace::names {
+
+/// Placeholder argument for "no variable here" in gradient slots.
+inline constexpr const char* kEmpty = "@EMPTY@";
+/// Infix of the gradient variables that clipping and regularisation make.
+inline constexpr const char* kNewGrad = "@NEWGRAD@";
+/// Step counter of learning-rate schedules.
+inline constexpr const char* kLrCounter = "@LR_DECAY_COUNTER@";
+
+/// "w@GRAD"
+std::string grad(llvm::StringRef var);
+/// "w.block0"
+std::string block(llvm::StringRef var, int64_t index);
+/// "w.trainer_1"
+std::string trainer(llvm::StringRef var, int64_t trainer);
+/// "w.block0.trainer_1"
+std::string trainer_block(llvm::StringRef var, int64_t index, int64_t trainer);
+/// "w.pserver_1"
+std::string pserver(llvm::StringRef var, int64_t pserver);
+/// "w.delta"
+std::string delta(llvm::StringRef var);
+/// "w@SNAPSHOT"
+std::string snapshot(llvm::StringRef var);
+/// "w.opti.trainer_1", the copy of a parameter that the federated variant sends
+std::string federated(llvm::StringRef var, int64_t trainer);
+/// "w.block0.trainer_1_bak", the copy that delay compensation keeps of what a trainer last read
+std::string dc_backup(llvm::StringRef block, int64_t trainer);
+/// "w.block0.local_bak"
+std::string dc_local_backup(llvm::StringRef block);
+/// "__control_var@3", numbered in order of creation
+std::string control(int64_t number);
+
+}  // namespace millrace::names

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+#include <llvm/ADT/ilist_node.h>
+
+#include "framework/attribute.h"
+#include "framework/base/status.h"
+#include "framework/name_table.h"
+
+namespace millrace {
+
+class Block;
+class Program;
+
+/// One argument of a slot: a var name, and its place in the block's use list.
+struct Arg {
+  NameId name;
+  uint32_t use_position = 0;
+};
+
+/// A named input or output of an op with its var names in order. An empty slot may be present in a
+/// file.
+struct Slot {
+  NameId name;
+  llvm::SmallVector<Arg, 1> args;
+};
+
+/// One operator of a block. Owned by the block; its address is stable while it lives.
+///
+/// Edits keep the block's readers and writers true. Thread-safety: as its Program.
+class Op : public llvm::ilist_node<Op> {
+ public:
+  Op(const Op&) = delete;
+  Op& operator=(const Op&) = delete;
+  ~Op() = default;
+
+  [[nodiscard]] llvm::StringRef type() const;
+  [[nodiscard]] NameId type_id() const { return type_; }
+  void set_type(llvm::StringRef type);
+  [[nodiscard]] Block& block() const { return *block_; }
+  [[nodiscard]] Program& program() const;
+
+  [[nodiscard]] llvm::ArrayRef<Slot> inputs() const { return inputs_; }
+  [[nodiscard]] llvm::ArrayRef<Slot> outputs() const { return outputs_; }
+  [[nodiscard]] llvm::StringRef name_of(NameId id) const;
+
+  /// Names in a slot; empty if the slot is absent.
+  [[nodiscard]] llvm::SmallVector<llvm::StringRef, 4> input(llvm::StringRef slot) const;
+  [[nodiscard]] llvm::SmallVector<llvm::StringRef, 4> output(llvm::StringRef slot) const;
+  /// First name in a slot; empty if there is none.
+  [[nodiscard]] llvm::StringRef first_input(llvm::StringRef slot) const;
+  [[nodiscard]] llvm::StringRef first_output(llvm::StringRef slot) const;
+  [[nodiscard]] const Slot* find_input(llvm::StringRef slot) const;
+  [[nodiscard]] const Slot* find_output(llvm::StringRef slot) const;
+  /// All input (output) names in slot order; repeats included.
+  [[nodiscard]] llvm::SmallVector<llvm::StringRef, 8> input_names() const;
+  [[nodiscard]] llvm::SmallVector<llvm::StringRef, 8> output_names() const;
+  /// True if the op reads (writes) the name.
+  [[nodiscard]] bool reads(llvm::StringRef name) const;
+  [[nodiscard]] bool writes(llvm::StringRef name) const;
+
+  /// Sets the names of a slot; adds the slot behind the others if it is absent.
+  Op& set_input(llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
+  Op& set_output(llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
+  Op& set_input(llvm::StringRef slot, llvm::ArrayRef<std::string> names);
+  Op& set_output(llvm::StringRef slot, llvm::ArrayRef<std::string> names);
+  Op& set_input(llvm::StringRef slot, llvm::StringRef name) {
+    return set_input(slot, llvm::ArrayRef(name));
+  }
+  Op& set_output(llvm::StringRef slot, llvm::StringRef name) {
+    return set_output(slot, llvm::ArrayRef(name));
+  }
+  void remove_input(llvm::StringRef slot);
+  void remove_output(llvm::StringRef slot);
+  /// Adds a slot even if one of that name exists already; only readers of files need this.
+  void add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
+  /// Replaces every occurrence of a name in the input (output) slots; says whether there was one.
+  bool replace_input(llvm::StringRef from, llvm::StringRef to);
+  bool replace_output(llvm::StringRef from, llvm::StringRef to);
+
+  [[nodiscard]] llvm::ArrayRef<Attr> attrs() const { return attrs_; }
+  [[nodiscard]] const AttrValue* find_attr(llvm::StringRef name) const;
+  [[nodiscard]] bool has_attr(llvm::StringRef name) const { return find_attr(name) != nullptr; }
+  Op& set_attr(llvm::StringRef name, AttrValue value);
+  /// Shorthands for the commonest kinds.
+  Op& set_int(llvm::StringRef name, int32_t v) { return set_attr(name, AttrValue::of_int(v)); }
+  Op& set_bool(llvm::StringRef name, bool v) { return set_attr(name, AttrValue::of_bool(v)); }
+  Op& set_float(llvm::StringRef name, float v) { return set_attr(name, AttrValue::of_float(v)); }
+  Op& set_string(llvm::StringRef name, std::string v) {
+    return set_attr(name, AttrValue::of_string(std::move(v)));
+  }
+  Op& set_strings(llvm::StringRef name, std::vector<std::string> v) {
+    return set_attr(name, AttrValue::of_strings(std::move(v)));
+  }
+  void remove_attr(llvm::StringRef name);
+  /// Adds an attribute even if one of that name exists; only readers of files need this.
+  void add_attr(Attr attr);
+
+  /// Target mark of old inference programs; absent in most ops.
+  [[nodiscard]] std::optional<bool> is_target() const { return is_target_; }
+  void set_is_target(std::optional<bool> value);
+  /// Wire bytes of fields that the format does not know; null if none.
+  [[nodiscard]] const std::shared_ptr<const std::string>& unknown() const { return unknown_; }
+  void set_unknown(std::shared_ptr<const std::string> bytes);
+
+  /// Wire bytes this op was read from; empty once it was edited.
+  [[nodiscard]] llvm::StringRef wire() const { return wire_; }
+
+  /// True if this op stands before the other in their common block. Cost: O(1) amortised.
+  [[nodiscard]] bool comes_before(const Op& other) const;
+  /// Location for an error: block, op index, type and the user's source line. Cost: O(ops of the
+  /// block).
+  [[nodiscard]] Location location() const;
+
+ private:
+  friend class Block;
+  Op(Block* block, NameId type) : block_(block), type_(type) {}
+  void touch();
+  Op& set_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
+  void remove_slot(bool is_output, llvm::StringRef slot);
+  bool replace_arg(bool is_output, llvm::StringRef from, llvm::StringRef to);
+
+  Block* block_;
+  NameId type_;
+  uint64_t order_ = 0;
+  llvm::SmallVector<Slot, 3> inputs_;
+  llvm::SmallVector<Slot, 2> outputs_;
+  llvm::SmallVector<Attr, 0> attrs_;
+  std::optional<bool> is_target_;
+  std::shared_ptr<const std::string> unknown_;
+  llvm::StringRef wire_;
+};
+
+/// First line of the op's op_callstack that names the user's own code ("File \"net.py\", line 12");
+/// empty if none.
+std::string source_line(const Op& op);
+
+}  // namespace millrace

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace millrace {
+
+/// Element type of a tensor. The numbers are VarType.Type of the wire format.
+enum class DType : int32_t {
+  kBool = 0,
+  kInt16 = 1,
+  kInt32 = 2,
+  kInt64 = 3,
+  kFloat16 = 4,
+  kFloat32 = 5,
+  kFloat64 = 6,
+  kSizeT = 19,
+  kUint8 = 20,
+  kInt8 = 21,
+  kBfloat16 = 22,
+  kComplex64 = 23,
+  kComplex128 = 24,
+};
+
+/// What a variable holds. The numbers are VarType.Type of the wire format; element types never
+/// occur here.
+enum class VarKind : int32_t {
+  kLodTensor = 7,
+  kSelectedRows = 8,
+  kFeedMinibatch = 9,
+  kFetchList = 10,
+  kStepScopes = 11,
+  kLodRankTable = 12,
+  kLodTensorArray = 13,
+  kPlaceList = 14,
+  kReader = 15,
+  kRaw = 17,
+  kTuple = 18,
+  kString = 25,
+  kStrings = 26,
+  kVocab = 27,
+  kFeedList = 28,
+  kPstring = 29,
+  kSparseCoo = 30,
+  kSparseCsr = 31,
+};
+
+/// Type tag of an attribute. The numbers are AttrType of the wire format.
+enum class AttrKind : int32_t {
+  kInt = 0,
+  kFloat = 1,
+  kString = 2,
+  kInts = 3,
+  kFloats = 4,
+  kStrings = 5,
+  kBool = 6,
+  kBools = 7,
+  kBlock = 8,
+  kLong = 9,
+  kBlocks = 10,
+  kLongs = 11,
+  kFloat64s = 12,
+  kVar = 13,
+  kVars = 14,
+  kFloat64 = 15,
+  kScalar = 16,
+  kScalars = 17,
+};
+
+/// True if the number is a member of the enum.
+bool is_valid(DType dtype);
+bool is_valid(VarKind kind);
+bool is_valid(AttrKind kind);
+
+/// Short name of the text form ("f32", "i64", "lod_tensor", "ints"); "?" for a number that is no
+/// member.
+std::string_view dtype_name(DType dtype);
+std::string_view var_kind_name(VarKind kind);
+std::string_view attr_kind_name(AttrKind kind);
+
+/// Inverse of the three functions above; nullopt for an unknown name.
+std::optional<DType> parse_dtype(std::string_view name);
+std::optional<VarKind> parse_var_kind(std::string_view name);
+std::optional<AttrKind> parse_attr_kind(std::string_view name);
+
+/// Size of one element in bytes; 0 for a number that is no element type.
+int64_t dtype_size(DType dtype);
+/// True for f16, bf16, f32 and f64.
+bool is_floating(DType dtype);
+/// True for the signed and unsigned integers (not bool).
+bool is_integer(DType dtype);
+
+}  // namespace millrace

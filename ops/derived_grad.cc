@@ -1,0 +1,73 @@
+#include "ops/derived_grad.h"
+
+#include <llvm/ADT/STLExtras.h>
+
+#include "ops/infer_context.h"
+
+namespace millrace::ops {
+namespace {
+
+constexpr llvm::StringLiteral kGradSuffix = "@GRAD";
+
+Arity relaxed(Arity arity) {
+  return arity == Arity::kMany || arity == Arity::kAny ? Arity::kAny : Arity::kOptional;
+}
+
+// Slot whose vars have the shapes of the gradient slot; empty if the op has none of the candidates.
+llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
+                             llvm::StringRef grad_slot) {
+  const llvm::StringRef forward_slot = grad_slot.drop_back(kGradSuffix.size());
+  if (ctx.has_input(forward_slot)) return forward_slot;
+  for (const auto& [output, like] : spec.shape_like) {
+    if (output == grad_slot && ctx.has_input(like)) return like;
+  }
+  return {};
+}
+
+Status infer_grad(InferContext& ctx) {
+  const GradSpec& spec = *ctx.def().forward()->grad_spec();
+  for (const SlotDef& slot : ctx.def().outputs()) {
+    const llvm::StringRef source = shape_source(ctx, spec, slot.name);
+    if (source.empty()) continue;
+    const size_t count = std::min(ctx.output_count(slot.name), ctx.input_count(source));
+    for (size_t i = 0; i < count; ++i) ctx.set_output(slot.name, ctx.input(source, i), i);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
+  const GradSpec& spec = *forward.grad_spec();
+  OpDef def(saver.save(spec.type));
+  def.doc("gradient, derived from the schema of the forward op");
+  for (const SlotDef& slot : forward.inputs())
+    def.input(slot.name, slot.doc, relaxed(slot.arity), slot.kinds);
+  for (const SlotDef& slot : forward.outputs()) {
+    if (def.find_input(slot.name) == nullptr)
+      def.input(slot.name, slot.doc, relaxed(slot.arity), slot.kinds);
+  }
+  for (const SlotDef& slot : forward.outputs()) {
+    const llvm::StringRef name = saver.save(slot.name + kGradSuffix);
+    if (def.find_input(name) == nullptr) {
+      def.input(name, "gradient of that output", relaxed(slot.arity), slot.kinds | kTensorLike);
+    }
+  }
+  for (const SlotDef& slot : forward.inputs()) {
+    def.output(saver.save(slot.name + kGradSuffix), "gradient of that input", relaxed(slot.arity),
+               slot.kinds | kTensorLike);
+  }
+  for (const AttrDef& attr : forward.attrs()) {
+    AttrDef copy = attr;
+    if (!copy.fallback && attr.kind != AttrKind::kBlock && attr.kind != AttrKind::kBlocks) {
+      // Defaults are not filled in for gradient ops of old programs.
+      copy.fallback = zero_value(attr.kind);
+    }
+    def.add_attr_def(std::move(copy));
+  }
+  def.infer(infer_grad).flops(forward.flops_fn());
+  if (forward.block_shared()) def.shares_block();
+  return def;
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/status.h"
+#include "framework/op.h"
+#include "framework/types.h"
+#include "framework/var.h"
+#include "ops/op_def.h"
+
+namespace millrace::ops {
+
+/// What inference knows of one var.
+struct VarMeta {
+  VarKind kind = VarKind::kLodTensor;
+  DType dtype = DType::kFloat32;
+  /// -1 is a dim that is unknown before the run. Meaningless if !has_shape.
+  Dims dims;
+  int32_t lod_level = 0;
+  /// False if not even the rank is known.
+  bool has_shape = true;
+
+  [[nodiscard]] size_t rank() const { return dims.size(); }
+};
+
+/// The view an inference function has of its op. The same functions run over a program (dims may be
+/// -1) and before a kernel runs (all dims known).
+class InferContext {
+ public:
+  InferContext(const OpDef& def, const Op& op) : def_(def), op_(op) {}
+  virtual ~InferContext() = default;
+  InferContext(const InferContext&) = delete;
+  InferContext& operator=(const InferContext&) = delete;
+
+  [[nodiscard]] const Op& op() const { return op_; }
+  [[nodiscard]] const OpDef& def() const { return def_; }
+
+  /// Number of vars in a slot; the placeholder @EMPTY@ counts as absent.
+  [[nodiscard]] size_t input_count(llvm::StringRef slot) const;
+  [[nodiscard]] size_t output_count(llvm::StringRef slot) const;
+  [[nodiscard]] bool has_input(llvm::StringRef slot) const { return input_count(slot) > 0; }
+  [[nodiscard]] bool has_output(llvm::StringRef slot) const { return output_count(slot) > 0; }
+
+  /// Meta of an input. If the slot lacks that element: a meta without shape, so callers need not
+  /// test first.
+  [[nodiscard]] const VarMeta& input(llvm::StringRef slot, size_t index = 0) const;
+  /// Sets the meta of an output; does nothing if the op has no such output. Keeps LoD level as
+  /// given.
+  void set_output(llvm::StringRef slot, VarMeta meta, size_t index = 0);
+  /// Sets an output of element type dtype with the given dims, LoD level 0.
+  void set_output(llvm::StringRef slot, DType dtype, llvm::ArrayRef<int64_t> dims);
+  /// Output gets kind, dtype, dims and LoD level of the input.
+  void copy(llvm::StringRef input_slot, llvm::StringRef output_slot);
+
+  /// Attribute of the op converted to T, else the default of the schema. The attribute must be in
+  /// the schema.
+  template <typename T>
+  [[nodiscard]] T attr(llvm::StringRef name) const {
+    const AttrValue* const own = op_.find_attr(name);
+    if (own != nullptr) {
+      if (const auto converted = convert_attr(*own, AttrTraits<T>::kKind))
+        return attr_cast<T>(*converted);
+    }
+    const AttrDef* const def = def_.find_attr(name);
+    if (def != nullptr && def->fallback) {
+      if (const auto converted = convert_attr(*def->fallback, AttrTraits<T>::kKind))
+        return attr_cast<T>(*converted);
+    }
+    return T{};
+  }
+  /// Attribute "dtype"-like: an INT that holds a VarType number.
+  [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
+    return static_cast<DType>(attr<int32_t>(name));
+  }
+
+  /// An error of this op; the caller adds the place. Names slots and attributes in the text.
+  template <typename... Args>
+  [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
+    return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
+  }
+
+ protected:
+  /// Meta of a var by name; a meta without shape if nothing is known.
+  [[nodiscard]] virtual const VarMeta& meta(NameId name) const = 0;
+  virtual void set_meta(NameId name, VarMeta meta) = 0;
+
+ private:
+  const OpDef& def_;
+  const Op& op_;
+};
+
+/// "[2, -1, 3]", for messages.
+std::string dims_text(llvm::ArrayRef<int64_t> dims);
+/// True unless both are known and differ.
+inline bool dims_agree(int64_t a, int64_t b) {
+  return a == b || a < 0 || b < 0;
+}
+/// Axis counted from the front; nullopt if it is not in [-rank, rank).
+std::optional<int64_t> normalize_axis(int64_t axis, size_t rank);
+/// Product of dims[begin, end); -1 if one of them is unknown.
+int64_t dims_product(llvm::ArrayRef<int64_t> dims);
+
+}  // namespace millrace::ops

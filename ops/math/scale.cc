@@ -1,0 +1,40 @@
+#include "ops/grad.h"
+#include "ops/infer_context.h"
+#include "ops/math/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  ctx.copy("X", "Out");
+  return Ok();
+}
+
+// The gradient of a scale is a scale.
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+  std::vector<std::string> wanted = ctx.input_grad("X");
+  if (wanted.empty()) return std::vector<GradOp>{};
+  GradOp op("scale");
+  op.input("X", ctx.output_grad("Out")).output("Out", std::move(wanted));
+  if (const AttrValue* factor = ctx.forward().find_attr("scale")) op.attr("scale", *factor);
+  op.attr("bias", make_attr(0.0F)).attr("bias_after_scale", make_attr(true));
+  return std::vector<GradOp>{std::move(op)};
+}
+
+}  // namespace
+
+OpDef scale() {
+  return OpDef("scale")
+      .doc("Out = scale * X + bias; the bias is added before scaling if bias_after_scale is false")
+      .input("X", "any shape")
+      .input("ScaleTensor", "one element; replaces the attribute", Arity::kOptional)
+      .output("Out", "shape, dtype and LoD of X")
+      .attr("scale", 1.0F, "factor")
+      .attr("bias", 0.0F, "summand")
+      .attr("bias_after_scale", true)
+      .infer(infer)
+      .grad(grad)
+      .inplace("X", "Out");
+}
+
+}  // namespace millrace::ops

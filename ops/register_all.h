@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ops/registry.h"
+
+namespace millrace::ops {
+
+/// Adds every op of this build, folder by folder.
+void register_all(OpRegistry& registry);
+
+/// One function a folder, in <folder>/register.cc; each adds the ops whose definitions stand there.
+void register_math(OpRegistry& registry);
+
+}  // namespace millrace::ops
