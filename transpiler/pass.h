@@ -1,0 +1,56 @@
+#pragma once
+
+#include <llvm/ADT/StringRef.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "ops/registry.h"
+
+namespace millrace::transpiler {
+
+/// Facts that passes of one pipeline leave for later ones, by type. Each kind of fact is one struct derived from
+/// Facts; a pipeline holds at most one of each.
+struct Facts {
+  virtual ~Facts() = default;
+};
+
+/// What a pass may use besides its program.
+struct PassContext {
+  explicit PassContext(const ops::OpRegistry& op_registry) : registry(op_registry) {}
+
+  const ops::OpRegistry& registry;
+  /// Startup program that belongs to the one being rewritten; null if there is none.
+  Program* startup = nullptr;
+  /// Facts of the running distribution (DistributionJob); null outside of one.
+  Facts* job = nullptr;
+  /// Lines for the user, in order ("fc_0.w_0: 2 slices"); printed by the tools with -v.
+  std::vector<std::string> remarks;
+};
+
+/// One rewrite of a program. Stateless between runs; options are given when it is made.
+class Pass {
+ public:
+  Pass() = default;
+  virtual ~Pass() = default;
+  Pass(const Pass&) = delete;
+  Pass& operator=(const Pass&) = delete;
+
+  /// Name in pipelines, lower-case words with dashes.
+  [[nodiscard]] virtual llvm::StringRef name() const = 0;
+  /// \returns whether the program changed. A pass that changes the program and returns false is caught.
+  /// Errors: the place in the program; the pass manager adds the pass. After an error the program is unspecified.
+  virtual StatusOr<bool> run(Program& program, PassContext& context) = 0;
+};
+
+/// Options of one pass in a pipeline, "x=1,y=[a,b]" as written.
+using PassOptions = std::map<std::string, std::string>;
+
+/// Makes a pass from its options. Errors: kInvalidArgument naming pass and option.
+using PassFactory = StatusOr<std::unique_ptr<Pass>> (*)(const PassOptions&);
+
+}  // namespace millrace::transpiler
