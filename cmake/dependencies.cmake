@@ -11,11 +11,12 @@ if(MILLRACE_TESTS)
 endif()
 
 # ADT containers, StringRef, allocators and streams. Only these two archives: the shared libLLVM
-# that llvm-config names is 118 MiB and slow to load.
+# that llvm-config names is 118 MiB and slow to load. Streams to a terminal ask terminfo for colours.
+find_library(TINFO_LIBRARY tinfo REQUIRED)
 add_library(llvm_adt INTERFACE)
 target_include_directories(llvm_adt SYSTEM INTERFACE ${LLVM_INCLUDE_DIRS})
 target_link_libraries(llvm_adt INTERFACE ${LLVM_LIBRARY_DIR}/libLLVMSupport.a
-                                         ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a)
+                                         ${LLVM_LIBRARY_DIR}/libLLVMDemangle.a ${TINFO_LIBRARY})
 
 # Packages without a CMake config of their own.
 function(millrace_find_plain target header library required)

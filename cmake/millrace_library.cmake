@@ -3,7 +3,7 @@
 #   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [NO_UNITY])
 #   millrace_tool(<name> SRCS main.cc ... [DEPS t ...])
 #   millrace_test(<name> SRCS a_test.cc ... [DEPS t ...] [ARGS arg ...])
-#   millrace_fuzz(<name> SRCS a_fuzz.cc ... [DEPS t ...] [CORPUS dir])
+#   millrace_fuzz(<name> SRCS a_fuzz.cc ... CORPUS <dir> [DEPS t ...])
 #
 # Sources include each other from the repository root: #include "framework/program.h".
 
@@ -17,7 +17,10 @@ function(millrace_flags target)
             -fdata-sections -fstack-protector-strong)
   # not _GLIBCXX_DEBUG: LLVM's archives use the normal library layout
   target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
-  target_link_options(${target} PRIVATE -Wl,--gc-sections -Wl,-z,relro,-z,now)
+  target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,--gc-sections -Wl,-z,relro,-z,now)
+  if(MILLRACE_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   if(MILLRACE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${MILLRACE_SANITIZE}
                                              -fno-sanitize-recover=all -fno-omit-frame-pointer)
@@ -27,11 +30,31 @@ function(millrace_flags target)
   endif()
 endfunction()
 
+# MILLRACE_LAYERS: all folders from the lowest rank up; MILLRACE_RANK_<folder>: its rank.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/layers.txt rows REGEX "^[0-9]")
+foreach(row IN LISTS rows)
+  string(REPLACE " " ";" row ${row})
+  list(GET row 1 folder)
+  list(GET row 0 MILLRACE_RANK_${folder})
+  list(APPEND MILLRACE_LAYERS ${folder})
+endforeach()
+
+# Stops when one of the given millrace:: targets is not of lower rank than `folder`.
+function(millrace_check_ranks folder)
+  foreach(dep IN LISTS ARGN)
+    if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_${folder})
+      message(FATAL_ERROR "${folder} (rank ${MILLRACE_RANK_${folder}}) may not link to ${dep} "
+                          "(rank ${MILLRACE_RANK_${CMAKE_MATCH_1}})")
+    endif()
+  endforeach()
+endfunction()
+
 # Library millrace_<folder>, used as millrace::<folder>. DEPS are seen by headers of the folder.
 # NO_UNITY keeps the sources apart also where MILLRACE_UNITY is on.
 function(millrace_library folder)
   cmake_parse_arguments(arg "NO_UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target millrace_${folder})
+  millrace_check_ranks(${folder} ${arg_DEPS} ${arg_PRIVATE_DEPS})
   if(arg_SRCS)
     add_library(${target} STATIC ${arg_SRCS})
     millrace_flags(${target})
@@ -62,6 +85,9 @@ endfunction()
 # the tools in $MILLRACE_BIN_DIR. ARGS are handed to every case.
 function(millrace_test name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS;ARGS" ${ARGN})
+  if(NOT MILLRACE_TESTS)
+    return()
+  endif()
   add_executable(${name} ${arg_SRCS})
   millrace_flags(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
@@ -75,20 +101,26 @@ function(millrace_test name)
     PROPERTIES ENVIRONMENT MILLRACE_BIN_DIR=${PROJECT_BINARY_DIR}/tools TIMEOUT 120)
 endfunction()
 
-# libFuzzer program <build>/fuzz/<name>; CORPUS is the folder of its seeds. Nothing without MILLRACE_FUZZ.
+# A source with LLVMFuzzerTestOneInput and CORPUS, the folder of its seeds (from the repository root). With MILLRACE_FUZZ:
+# libFuzzer program <build>/fuzz/<name>, beside it <name>.corpus naming the folder. Else a test that runs every seed once.
 function(millrace_fuzz name)
   cmake_parse_arguments(arg "" "CORPUS" "SRCS;DEPS" ${ARGN})
-  if(NOT MILLRACE_FUZZ)
-    return()
+  if(MILLRACE_FUZZ)
+    set(folder fuzz)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/fuzz/${name}.corpus CONTENT "${arg_CORPUS}\n")
+  else()
+    set(folder tests)
+    list(APPEND arg_DEPS millrace_fuzz_replay)
   endif()
   add_executable(${name} ${arg_SRCS})
   millrace_flags(${name})
-  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
-  if(arg_CORPUS)
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/fuzz/${name}.corpus CONTENT "${arg_CORPUS}\n")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  if(MILLRACE_FUZZ)
+    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_test(NAME ${name}.seeds COMMAND ${name} ${arg_CORPUS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   endif()
 endfunction()
 

@@ -1,0 +1,18 @@
+# Target millrace_header_check compiles every header of the tree alone, twice in one source. The headers are
+# globbed on purpose: a header that nobody lists must be found, too.
+
+set(patterns ${MILLRACE_LAYERS})
+list(TRANSFORM patterns APPEND /*.h)
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${patterns})
+set(sources "")
+foreach(header IN LISTS headers)
+  set(source ${PROJECT_BINARY_DIR}/headers/${header}.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "#include \"${header}\"\n#include \"${header}\"\n" @ONLY)
+  list(APPEND sources ${source})
+endforeach()
+
+add_library(millrace_header_check OBJECT EXCLUDE_FROM_ALL ${sources})
+millrace_flags(millrace_header_check)
+target_link_libraries(
+  millrace_header_check PRIVATE llvm_adt fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json xxhash
+                                GTest::gmock)

@@ -1,0 +1,7 @@
+#include <millrace/framework/base/version.h>
+
+#include <iostream>
+
+int main() {
+  std::cout << "millrace " << millrace::version_info().version << "\n";
+}

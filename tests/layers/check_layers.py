@@ -1,0 +1,164 @@
+#!/usr/bin/env python3
+"""Reads every #include of the tree and reports what the layers forbid.
+
+    check_layers.py [ROOT]
+
+An include may point to the file's own folder or to one of lower rank (cmake/layers.txt); files must not
+include each other in a circle; a third-party header may stand only where THIRD_PARTY lets it; headers
+that are installed (cmake/public_headers.txt) may use the standard library and each other only.
+Exit status: 0 clean, 1 findings (one line each), 2 the tree could not be read.
+"""
+import os
+import re
+import sys
+
+SOURCES = (".h", ".cc", ".cu", ".cuh", ".c")
+HEADERS = (".h", ".cuh")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef|stdint|stdio|stdlib|string|time)\.h)$")
+SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|pthread|sched|unistd)\.h$")
+
+# library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
+ALL = "framework ops kernels transpiler io executor ps fleet tools examples bench tests"
+THIRD_PARTY = {
+    "installed millrace": (r"^millrace/", "examples", ""),
+    "LLVM": (r"^llvm/", ALL, ALL),
+    "fmt": (r"^fmt/", ALL, ALL),
+    "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests", ""),
+    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet tools bench tests", ""),
+    "CLI11": (r"^CLI/", "tools examples bench", "tools"),
+    "GoogleTest": (r"^g(test|mock)/", "tests", "tests"),
+    "Google Benchmark": (r"^benchmark/", "bench", ""),
+    "Eigen": (r"^(unsupported/)?Eigen/", "kernels", "kernels"),
+    "oneDNN": (r"^(oneapi/)?dnnl", "kernels", "kernels"),
+    "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
+    "zstd": (r"^zstd", "io ps", ""),
+    "xxHash": (r"^xxhash", "io ps transpiler", ""),
+    "NCCL": (r"^nccl", "executor", ""),
+    "Gloo": (r"^gloo/", "executor", ""),
+    "MPI": (r"^mpi\.h$", "executor", ""),
+    "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
+    "gRPC": (r"^grpc(pp)?/", "ps tests", ""),
+    "RocksDB": (r"^rocksdb/", "ps", ""),
+    "Prometheus": (r"^prometheus/", "ps", ""),
+}
+
+
+def read_table(path):
+    """Lines without comments and blanks; an absent file is empty."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return [line.strip() for line in f if line.strip() and not line.startswith("#")]
+
+
+def read_ranks(root):
+    rows = [line.split() for line in read_table(os.path.join(root, "cmake/layers.txt"))]
+    return {folder: int(rank) for rank, folder in rows}
+
+
+def read_includes(root, folders):
+    """path -> [(line, quoted, included path)], for all sources of the layers."""
+    found = {}
+    for folder in folders:
+        for at, dirs, names in os.walk(os.path.join(root, folder)):
+            dirs[:] = sorted(d for d in dirs if not d.startswith((".", "build")))
+            for name in sorted(n for n in names if n.endswith(SOURCES)):
+                path = os.path.join(at, name)
+                with open(path, encoding="utf-8") as f:
+                    text = f.read()
+                found[os.path.relpath(path, root)] = [
+                    (text.count("\n", 0, m.start()) + 1, m[1] == '"', m[2]) for m in INCLUDE.finditer(text)]
+    return found
+
+
+def third_party_problem(path, target):
+    """None where `target` is fine in `path`, else the reason."""
+    folder = path.split("/")[0]
+    for library, (pattern, sources, headers) in THIRD_PARTY.items():
+        if re.search(pattern, target):
+            allowed = headers if path.endswith(HEADERS) else sources
+            kind = "headers" if path.endswith(HEADERS) else "sources"
+            if folder in allowed.split():
+                return None
+            return f"{library} is not for {kind} of {folder} (allowed in: {allowed or 'none'})"
+    return "no such file in the tree, and no third-party library that the layers know"
+
+
+def edge_problem(path, quoted, target, ranks, public):
+    """None, or what is wrong with `path` including `target`."""
+    folder, other = path.split("/")[0], target.split("/")[0]
+    standard = not quoted and STANDARD.match(target)
+    if path in public and not standard and target not in public:
+        return "an installed header may include the standard library and installed headers only"
+    if standard or (not quoted and SYSTEM.match(target)):
+        return None
+    if other not in ranks or "/" not in target or target.endswith(".pb.h"):
+        return third_party_problem(path, target)
+    if other == folder or ranks[other] < ranks[folder]:
+        return None
+    return f"{folder} (rank {ranks[folder]}) may not include {other} (rank {ranks[other]})"
+
+
+def find_cycle(graph):
+    """The files of one include cycle in order, or []."""
+    state = {}  # absent: unseen, 1: on the stack, 2: done
+    for start in sorted(graph):
+        stack = [(start, iter(graph[start]))] if start not in state else []
+        if stack:
+            state[start] = 1
+        while stack:
+            node, edges = stack[-1]
+            nxt = next((e for e in edges if e in graph and state.get(e) != 2), None)
+            if nxt is None:
+                state[node] = 2
+                stack.pop()
+            elif state.get(nxt) == 1:
+                names = [n for n, _ in stack]
+                return names[names.index(nxt):] + [nxt]
+            else:
+                state[nxt] = 1
+                stack.append((nxt, iter(graph[nxt])))
+    return []
+
+
+def check(root):
+    """All findings, sorted by file and line."""
+    ranks = read_ranks(root)
+    if not ranks:
+        raise OSError(f"{root}: cmake/layers.txt is missing or empty")
+    public = set(read_table(os.path.join(root, "cmake/public_headers.txt")))
+    includes = read_includes(root, ranks)
+    findings = []
+    for path, rows in includes.items():
+        for line, quoted, target in rows:
+            problem = edge_problem(path, quoted, target, ranks, public)
+            own = target in includes or target.endswith(".pb.h") or target.split("/")[0] not in ranks
+            if problem is None and quoted and not own:
+                problem = "no such file in the tree"
+            if problem:
+                findings.append(f'{path}:{line}: include of "{target}": {problem}')
+    findings += [f"cmake/public_headers.txt: {p}: no such file" for p in sorted(public - set(includes))]
+    if len(public) > 20:
+        findings.append(f"cmake/public_headers.txt: {len(public)} headers, expected at most 20")
+    cycle = find_cycle({p: [t for _, _, t in rows] for p, rows in includes.items()})
+    if cycle:
+        findings.append("include cycle: " + " -> ".join(cycle))
+    return findings, len(includes)
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    try:
+        findings, files = check(root)
+    except (OSError, ValueError) as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    for line in findings:
+        print(line)
+    print(f"{files} files, {len(findings)} findings", file=sys.stderr)
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
