@@ -1,6 +1,6 @@
 # The helpers that every CMakeLists.txt uses:
 #
-#   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [NO_UNITY])
+#   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [UNITY])
 #   millrace_tool(<name> SRCS main.cc ... [DEPS t ...])
 #   millrace_test(<name> SRCS a_test.cc ... [DEPS t ...] [ARGS arg ...])
 #   millrace_fuzz(<name> SRCS a_fuzz.cc ... CORPUS <dir> [DEPS t ...])
@@ -42,17 +42,19 @@ endforeach()
 # Stops when one of the given millrace:: targets is not of lower rank than `folder`.
 function(millrace_check_ranks folder)
   foreach(dep IN LISTS ARGN)
-    if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_${folder})
-      message(FATAL_ERROR "${folder} (rank ${MILLRACE_RANK_${folder}}) may not link to ${dep} "
-                          "(rank ${MILLRACE_RANK_${CMAKE_MATCH_1}})")
+    if(dep MATCHES "^millrace::(.+)$")
+      set(rank ${MILLRACE_RANK_${CMAKE_MATCH_1}})
+      if(NOT rank LESS MILLRACE_RANK_${folder})
+        message(FATAL_ERROR "${folder} (rank ${MILLRACE_RANK_${folder}}) may not link to ${dep} (rank ${rank})")
+      endif()
     endif()
   endforeach()
 endfunction()
 
 # Library millrace_<folder>, used as millrace::<folder>. DEPS are seen by headers of the folder.
-# NO_UNITY keeps the sources apart also where MILLRACE_UNITY is on.
+# UNITY: where MILLRACE_UNITY is on, sources are compiled eight at a time; their unnamed namespaces must then not share names.
 function(millrace_library folder)
-  cmake_parse_arguments(arg "NO_UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(arg "UNITY" "" "SRCS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target millrace_${folder})
   millrace_check_ranks(${folder} ${arg_DEPS} ${arg_PRIVATE_DEPS})
   if(arg_SRCS)
@@ -60,7 +62,7 @@ function(millrace_library folder)
     millrace_flags(${target})
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
     target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
-    if(MILLRACE_UNITY AND NOT arg_NO_UNITY)
+    if(MILLRACE_UNITY AND arg_UNITY)
       set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     endif()
   else()
