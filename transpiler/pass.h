@@ -1,11 +1,11 @@
 #pragma once
 
-#include <llvm/ADT/StringRef.h>
-
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/base/status.h"
 #include "framework/program.h"
@@ -13,8 +13,8 @@
 
 namespace millrace::transpiler {
 
-/// Facts that passes of one pipeline leave for later ones, by type. Each kind of fact is one struct derived from
-/// Facts; a pipeline holds at most one of each.
+/// Facts that passes of one pipeline leave for later ones, by type. Each kind of fact is one struct
+/// derived from Facts; a pipeline holds at most one of each.
 struct Facts {
   virtual ~Facts() = default;
 };
@@ -42,8 +42,9 @@ class Pass {
 
   /// Name in pipelines, lower-case words with dashes.
   [[nodiscard]] virtual llvm::StringRef name() const = 0;
-  /// \returns whether the program changed. A pass that changes the program and returns false is caught.
-  /// Errors: the place in the program; the pass manager adds the pass. After an error the program is unspecified.
+  /// \returns whether the program changed. A pass that changes the program and returns false is
+  /// caught. Errors: the place in the program; the pass manager adds the pass. After an error the
+  /// program is unspecified.
   virtual StatusOr<bool> run(Program& program, PassContext& context) = 0;
 };
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace millrace::transpiler {
+
+/// Fields of the original's DistributeTranspilerConfig, under their names and with their defaults.
+/// Source: spec/transpiler.md section 2.
+struct DistributeTranspilerConfig {
+  bool slice_var_up = true;  ///< cut variables into slices, one a server at most
+  std::string split_method =
+      "RoundRobin";  ///< how slices are dealt to servers: RoundRobin, HashName, Balanced
+  int64_t min_block_size = 8192;  ///< smallest number of elements of a slice; below 8192 is refused
+  bool enable_dc_asgd = false;    ///< delay compensation; asynchronous training only
+  std::string mode = "pserver";   ///< pserver, nccl2 or collective
+  bool print_log = false;         ///< collect remarks on what was done
+  bool wait_port = true;          ///< get_trainer_program() waits until the servers' ports are open
+  bool runtime_split_send_recv =
+      false;  ///< send and recv cut and join at run time; needs sync_mode false
+  bool sync_mode =
+      true;  ///< selects only distributed_mode; the argument of transpile() selects the graph
+  bool half_async = false;  ///< with runtime split: servers wait for a round of all trainers
+  bool completely_not_async = false;  ///< asynchronous graph whose servers still merge per trainer
+  bool geo_sgd_mode = false;          ///< read by the communicator at run time
+  int64_t geo_sgd_need_push_nums = 100;  ///< steps between two pushes of geo, read at run time
+  int64_t nccl_comm_num = 1;             ///< communicators (rings)
+  bool use_hierarchical_allreduce = false;
+  int64_t hierarchical_allreduce_inter_nranks =
+      0;                        ///< ranks of one node; <= 1: the number of local devices
+  std::string collective_mode;  ///< grad_allreduce, local_sgd or single_process_multi_thread
+
+  /// Clip gradients on the trainer, before they are sent (quirk Q7). False reproduces the
+  /// original's graph.
+  bool clip_on_trainer = true;
+  /// Threads of listen_and_serv; the original takes them from
+  /// FLAGS_rpc_{get,send,prefetch}_thread_num.
+  int64_t rpc_get_thread_num = 12;
+  int64_t rpc_send_thread_num = 12;
+  int64_t rpc_prefetch_thread_num = 12;
+};
+
+/// Arguments of transpile(), and the facts of the program object that the serialized form loses.
+struct TranspileArguments {
+  int64_t trainer_id = 0;
+  /// Servers, "ip:port,ip:port".
+  std::string pservers = "127.0.0.1:6174";
+  /// pserver mode: number of trainers. nccl2 and collective: comma list of the trainers' endpoints.
+  std::string trainers = "1";
+  bool sync_mode = true;
+  std::string current_endpoint = "127.0.0.1:6174";
+  /// Seed of the program object; shuffles the order of sends when slicing is off (quirk Q2).
+  uint32_t random_seed = 0;
+  /// Parameters in order of creation; empty: order of declaration.
+  std::vector<std::string> parameter_order;
+  /// Number of local devices, for hierarchical_allreduce_inter_nranks <= 1 and rings of one
+  /// process.
+  int64_t device_count = 0;
+};
+
+}  // namespace millrace::transpiler
