@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace millrace {
+
+/// Quoted JSON string. Control characters become \u00HH; bytes that are no valid UTF-8 become the
+/// visible text \xHH, because JSON has no bytes.
+std::string json_string(std::string_view text);
+
+/// Builds one JSON document front to back: keys stay in the order of the calls, numbers are exact,
+/// NaN and infinities become strings. Thread-safety: one writer.
+class JsonWriter {
+ public:
+  /// \param indent  spaces a level; 0 writes everything on one line
+  explicit JsonWriter(int indent = 2) : indent_(indent) {}
+
+  JsonWriter& begin_object() { return open('{'); }
+  JsonWriter& end_object() { return close('}'); }
+  JsonWriter& begin_array() { return open('['); }
+  JsonWriter& end_array() { return close(']'); }
+  /// The next value belongs to this key of the open object.
+  JsonWriter& key(std::string_view name);
+
+  JsonWriter& value(std::string_view text);
+  JsonWriter& value(const char* text) { return value(std::string_view(text)); }
+  JsonWriter& value(bool flag);
+  JsonWriter& value(int64_t number);
+  JsonWriter& value(int number) { return value(static_cast<int64_t>(number)); }
+  JsonWriter& value(uint64_t number);
+  JsonWriter& value(double number);
+  /// Shortest text that reads back to the same float.
+  JsonWriter& value(float number);
+  JsonWriter& null();
+
+  /// key(name).value(v) in one call.
+  template <typename T>
+  JsonWriter& member(std::string_view name, const T& v) {
+    return key(name).value(v);
+  }
+
+  /// Elements of the array that is open now stay on one line.
+  JsonWriter& inline_array();
+
+  /// The document, with a line feed at the end.
+  [[nodiscard]] std::string take();
+
+ private:
+  struct Level {
+    bool empty = true;
+    bool on_one_line = false;
+  };
+  JsonWriter& open(char bracket);
+  JsonWriter& close(char bracket);
+  JsonWriter& raw(std::string_view text);
+  void separate();
+  void line_break();
+
+  int indent_;
+  bool after_key_ = false;
+  std::string out_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace millrace

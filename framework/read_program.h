@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/base/status.h"
+#include "framework/import.h"
+#include "framework/program.h"
+
+namespace millrace {
+
+/// Reads a program from a file in either form; "-" is standard input.
+///
+/// The form is told by the content, never by the file's name: text starts with the words
+/// "# millrace program", everything else is a serialized ProgramDesc (__model__, .pb, .pdmodel).
+/// Errors: those of read_file(), import_program() and parse_program(), each naming the file.
+StatusOr<std::unique_ptr<Program>> read_program(const std::string& path,
+                                                const ImportOptions& options = {});
+
+/// The same from bytes in memory.
+/// \param file  name for error messages
+StatusOr<std::unique_ptr<Program>> read_program_bytes(std::string bytes, const std::string& file,
+                                                      const ImportOptions& options = {});
+
+}  // namespace millrace

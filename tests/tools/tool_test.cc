@@ -1,0 +1,220 @@
+// The conventions that every command-line tool shares.
+
+#include "tools/common/tool.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::tools {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Result {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+class ToolTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("millrace_tool_test_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name, const std::string& text) {
+    const std::string path = folder_ / name;
+    std::ofstream(path) << text;
+    return path;
+  }
+
+  // Runs a tool with one option of each sort; the body fails with the given status.
+  Result run(std::vector<std::string> arguments, Status status = Ok(), int code = kDone) {
+    Tool tool({.name = "toy-tool",
+               .purpose = "does nothing",
+               .examples = {"toy-tool --trainers 4 model"},
+               .exit_codes = {{1, "the answer is no"}},
+               .notes = {}});
+    tool.app().add_option("INPUT", input_, "what to read");
+    tool.app().add_option("--trainers", trainers_, "number of trainers")->group("Cluster");
+    tool.app().add_option("--pservers", pservers_, "end points")->group("Cluster");
+    tool.rare(tool.app().add_flag("--wait-port,!--no-wait-port", wait_port_, "wait for servers"));
+    std::vector<const char*> argv = {"toy-tool"};
+    for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    Result result;
+    result.code = tool.run(static_cast<int>(argv.size()), argv.data(), [&]() -> StatusOr<int> {
+      threads_ = tool.common().threads;
+      if (!status.ok()) return status;
+      tool.log(LogLevel::kInfo, "running");
+      tool.log(LogLevel::kDebug, "detail");
+      MILLRACE_RETURN_IF_ERROR(tool.write_output("result\n"));
+      return code;
+    });
+    result.out = testing::internal::GetCapturedStdout();
+    result.err = testing::internal::GetCapturedStderr();
+    return result;
+  }
+
+  std::filesystem::path folder_;
+  std::string input_;
+  int trainers_ = 1;
+  std::string pservers_;
+  bool wait_port_ = false;
+  int threads_ = -1;
+};
+
+TEST_F(ToolTest, HelpFitsEightyColumnsAndShowsDefaults) {
+  const Result result = run({"--help"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, HasSubstr("toy-tool - does nothing"));
+  EXPECT_THAT(result.out, HasSubstr("number of trainers (default: 1)"));
+  EXPECT_THAT(result.out, HasSubstr("Cluster:"));
+  EXPECT_THAT(result.out, HasSubstr("  1  the answer is no"));
+  EXPECT_THAT(result.out, HasSubstr("toy-tool --trainers 4 model"));
+  EXPECT_THAT(result.out, Not(HasSubstr("--wait-port")));
+  std::istringstream lines(run({"--help-all"}).out);
+  bool rare = false;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+    rare = rare || line.find("--wait-port") != std::string::npos;
+  }
+  EXPECT_TRUE(rare);
+}
+
+TEST_F(ToolTest, VersionAsJson) {
+  EXPECT_THAT(run({"--version"}).out, HasSubstr("toy-tool 0."));
+  const json facts = json::parse(run({"--version", "--json"}).out);
+  EXPECT_EQ(facts["schema"]["name"], "millrace.version");
+  EXPECT_EQ(facts["tool"], "toy-tool");
+}
+
+TEST_F(ToolTest, UnknownOptionGetsASuggestion) {
+  const Result result = run({"--trainer", "4"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("error: unknown option '--trainer'"));
+  EXPECT_THAT(result.err, HasSubstr("did you mean '--trainers'?"));
+  EXPECT_EQ(run({"--trainers", "many"}).code, 2);
+}
+
+TEST_F(ToolTest, UnderscoresInFlagsAreDashes) {
+  EXPECT_EQ(run({"--wait_port", "x"}).code, 0);
+  EXPECT_TRUE(wait_port_);
+}
+
+TEST_F(ToolTest, ConfigurationYieldsToFlags) {
+  const std::string path =
+      file("c.json", R"({"trainers": 7, "pservers": ["a:1", "b:2"], "wait_port": true})");
+  EXPECT_EQ(run({"--config", path}).code, 0);
+  EXPECT_EQ(trainers_, 7);
+  EXPECT_EQ(pservers_, "a:1,b:2");
+  EXPECT_TRUE(wait_port_);
+  EXPECT_EQ(run({"--config", path, "--trainers", "3", "--no-wait-port"}).code, 0);
+  EXPECT_EQ(trainers_, 3);
+  EXPECT_FALSE(wait_port_);
+}
+
+TEST_F(ToolTest, BadConfigurationIsBadInput) {
+  const Result unknown = run({"--config", file("u.json", R"({"trainer": 7})")});
+  EXPECT_EQ(unknown.code, 3);
+  EXPECT_THAT(unknown.err, HasSubstr("u.json: configuration: unknown field 'trainer'"));
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'trainers'?"));
+  const Result value = run({"--config", file("v.json", R"({"trainers": "x"})")});
+  EXPECT_EQ(value.code, 3);
+  EXPECT_THAT(value.err, HasSubstr("--trainers"));
+  EXPECT_THAT(run({"--config", file("n.json", "{")}).err, HasSubstr("configuration is no JSON"));
+  EXPECT_EQ(run({"--config", folder_ / "absent.json"}).code, 3);
+}
+
+TEST_F(ToolTest, PrintConfigSaysWhereValuesComeFrom) {
+  const std::string path = file("c.json", R"({"trainers": 7})");
+  const json all = json::parse(run({"--config", path, "--pservers=a:1", "--print-config"}).out);
+  EXPECT_EQ(all["settings"]["trainers"]["value"], "7");
+  EXPECT_EQ(all["settings"]["trainers"]["source"], "configuration");
+  EXPECT_EQ(all["settings"]["pservers"]["source"], "command line");
+  EXPECT_EQ(all["settings"]["wait_port"]["source"], "default");
+}
+
+TEST_F(ToolTest, ErrorsAsTextAndJson) {
+  Location where;
+  where.file = "m\x1b[2J";
+  where.block = 0;
+  where.op = 14;
+  where.op_type = "sgd";
+  where.var = "w@GRAD";
+  const Status status =
+      InvalidProgram("reads '{}', which no op writes", "w@GRAD").at(where).with_hint("look there");
+  const Result text = run({}, status);
+  EXPECT_EQ(text.code, 3);
+  EXPECT_EQ(text.out, "");
+  EXPECT_EQ(text.err,
+            "error: m\\x1b[2J: block 0, op 14 (sgd), 'w@GRAD': reads 'w@GRAD', which no op "
+            "writes\n  hint: look there\n");
+  const json error = json::parse(run({"--json"}, status).out)["error"];
+  EXPECT_EQ(error["code"], "invalid-program");
+  EXPECT_EQ(error["block"], 0);
+  EXPECT_EQ(error["op_index"], 14);
+  EXPECT_EQ(error["op_type"], "sgd");
+  EXPECT_EQ(error["hint"], "look there");
+  EXPECT_FALSE(error.contains("slot"));
+}
+
+TEST_F(ToolTest, EachCodeHasItsExitCode) {
+  const std::vector<std::pair<StatusCode, int>> codes = {
+      {StatusCode::kUsage, 2},         {StatusCode::kInvalidArgument, 3},
+      {StatusCode::kInvalidData, 3},   {StatusCode::kNotFound, 3},
+      {StatusCode::kExecution, 4},     {StatusCode::kDistributed, 5},
+      {StatusCode::kResource, 6},      {StatusCode::kIo, 6},
+      {StatusCode::kUnimplemented, 7}, {StatusCode::kInternal, 70}};
+  for (const auto& [code, exit] : codes) EXPECT_EQ(run({}, Status(code, "x")).code, exit);
+  EXPECT_EQ(run({}, Ok(), kAnswerIsNo).code, 1);
+}
+
+TEST_F(ToolTest, OutputsAreReplacedOnlyWithForce) {
+  const std::string path = file("out", "old");
+  const Result refused = run({"-o", path});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("output exists already"));
+  EXPECT_THAT(refused.err, HasSubstr("--force"));
+  EXPECT_EQ(run({"-o", path, "--force"}).code, 0);
+  std::string text;
+  std::getline(std::ifstream(path), text);
+  EXPECT_EQ(text, "result");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);  // nothing left
+  EXPECT_EQ(run({"-o", folder_ / "no/such"}).code, 3);
+  EXPECT_EQ(run({"-o", folder_}).code, 3);
+  EXPECT_EQ(run({"-o", "/dev/null"}).code, 0);
+}
+
+TEST_F(ToolTest, LogLinesObeyQuietAndVerbose) {
+  EXPECT_THAT(run({}).err,
+              testing::MatchesRegex("[0-9-]+T[0-9:]+\\.[0-9][0-9][0-9]Z info toy-tool: running\n"));
+  EXPECT_EQ(run({"-q"}).err, "");
+  EXPECT_THAT(run({"-v"}).err, HasSubstr("debug toy-tool: detail"));
+  EXPECT_EQ(json::parse(run({"--log-format=json"}).err)["text"], "running");
+  EXPECT_GT(threads_, 0);
+}
+
+TEST_F(ToolTest, ExceptionsBecomeBugReports) {
+  Tool tool(
+      {.name = "toy-tool", .purpose = "throws", .examples = {}, .exit_codes = {}, .notes = {}});
+  const char* argv[] = {"toy-tool"};
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(tool.run(1, argv, []() -> StatusOr<int> { throw std::runtime_error("boom"); }), 70);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("boom"));
+}
+
+}  // namespace
+}  // namespace millrace::tools

@@ -1,0 +1,82 @@
+#include "tools/common/json_config.h"
+
+#include <algorithm>
+#include <istream>
+#include <iterator>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string item_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::vector<std::string> inputs_of(const Json& value, const CLI::Option& option) {
+  if (!value.is_array()) return {item_text(value)};
+  std::vector<std::string> items;
+  for (const Json& element : value) items.push_back(item_text(element));
+  if (option.get_items_expected_max() > 1) return items;
+  // An option with one value takes a list in the form of the command line.
+  std::string joined;
+  for (const std::string& item : items) joined += (joined.empty() ? "" : ",") + item;
+  return {joined};
+}
+
+[[noreturn]] void fail(Status status) {
+  throw ConfigFailure{std::move(status)};
+}
+
+}  // namespace
+
+std::vector<std::string> long_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    names.insert(names.end(), option->get_lnames().begin(), option->get_lnames().end());
+  return names;
+}
+
+std::string JsonConfig::to_config(const CLI::App* /*app*/, bool /*default_also*/,
+                                  bool /*write_description*/, std::string /*prefix*/) const {
+  return {};  // --print-config writes the configuration, with the source of each value
+}
+
+std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const {
+  const std::string text((std::istreambuf_iterator<char>(input)), std::istreambuf_iterator<char>());
+  const Json document = Json::parse(text, nullptr, false, true);
+  if (document.is_discarded()) fail(InvalidArgument("configuration is no JSON"));
+  if (!document.is_object())
+    fail(InvalidArgument("configuration: expected a JSON object, found {}", document.type_name()));
+  std::vector<CLI::ConfigItem> found;
+  for (const auto& [key, value] : document.items()) {
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+    if (option == nullptr || !option->get_configurable()) {
+      const std::vector<std::string> names = long_names(app_);
+      const std::vector<std::string_view> views(names.begin(), names.end());
+      std::string nearest = nearest_name(name, views);
+      std::replace(nearest.begin(), nearest.end(), '-', '_');
+      Status status = InvalidArgument("configuration: unknown field '{}'", key);
+      if (!nearest.empty())
+        status = std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+      fail(std::move(status));
+    }
+    keys_.insert(name);
+    if (value.is_null()) continue;
+    CLI::ConfigItem item;
+    item.name = name;
+    item.inputs = inputs_of(value, *option);
+    found.push_back(std::move(item));
+  }
+  return found;
+}
+
+}  // namespace millrace::tools

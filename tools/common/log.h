@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "framework/base/status.h"
+
+namespace millrace::tools {
+
+enum class LogLevel { kError, kWarning, kInfo, kDebug };
+
+/// "2026-11-21T09:44:13.123Z", UTC with milliseconds.
+std::string utc_time(std::chrono::system_clock::time_point when);
+
+/// One log line: "<time> <level> <tool>: <text>", or a JSON object. Control characters of the text
+/// are escaped, so a name from a file cannot steer a terminal.
+std::string log_line(std::chrono::system_clock::time_point when, LogLevel level,
+                     std::string_view tool, std::string_view text, bool json);
+
+/// The failure as a JSON document with code, message, file, block, op_index, op_type, slot,
+/// slot_index, attr, var, hint and notes; unknown parts are absent.
+std::string error_json(const Status& status);
+
+}  // namespace millrace::tools

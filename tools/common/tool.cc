@@ -1,0 +1,254 @@
+#include "tools/common/tool.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <thread>
+
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "framework/base/json_writer.h"
+#include "framework/base/text.h"
+#include "framework/base/version.h"
+#include "tools/common/help.h"
+#include "tools/common/json_config.h"
+
+namespace millrace::tools {
+namespace {
+
+constexpr int64_t kDefaultMaxModelBytes = (int64_t{1} << 31U) - 1;
+
+Status print(std::FILE* stream, std::string_view text) {
+  const size_t done = std::fwrite(text.data(), 1, text.size(), stream);
+  if (done == text.size() && std::fflush(stream) == 0) return Ok();
+  return IoError("cannot write to standard output");
+}
+
+// "--trainer_id=3" is "--trainer-id=3" where only the latter exists: scripts of the original write
+// underscores.
+std::string with_dashes(const CLI::App& app, std::string argument) {
+  if (argument.rfind("--", 0) != 0) return argument;
+  const size_t end = std::min(argument.find('='), argument.size());
+  const std::string name = argument.substr(0, end);
+  std::string dashed = name;
+  std::replace(dashed.begin(), dashed.end(), '_', '-');
+  if (app.get_option_no_throw(name) != nullptr || app.get_option_no_throw(dashed) == nullptr)
+    return argument;
+  return dashed + argument.substr(end);
+}
+
+}  // namespace
+
+Tool::Tool(ToolInfo info) : info_(std::move(info)) {
+  common_.max_model_bytes = kDefaultMaxModelBytes;
+  app_.name(info_.name);
+  app_.option_defaults()->always_capture_default();
+  app_.get_formatter()->column_width(0);
+  app_.set_help_flag();
+  add_common_options();
+  app_.option_defaults()->group("Options");
+}
+
+void Tool::add_common_options() {
+  app_.option_defaults()->group("Common");
+  app_.add_flag("--help,-h", want_help_, "show this help")->configurable(false);
+  app_.add_flag("--help-all", want_help_all_, "show the rare options, too")->configurable(false);
+  app_.add_flag("--version", want_version_, "show the version; with --json as JSON")
+      ->configurable(false);
+  app_.add_flag("--json", common_.json, "one JSON document on stdout");
+  app_.add_flag("-q,--quiet", common_.quiet, "say nothing but errors");
+  app_.add_flag("-v,--verbose", common_.verbose, "say more; may be repeated")
+      ->default_str("")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app_.add_option("-o,--output", common_.output, "where the result goes; - is stdout")
+      ->type_name("FILE");
+  app_.add_flag("--force", common_.force, "replace existing outputs");
+  app_.set_config("--config", "", "flags as JSON, keys with _ for -; flags win")
+      ->type_name("FILE.json")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+      ->group("Common");
+  app_.config_formatter(std::make_shared<JsonConfig>(app_, config_keys_));
+  app_.add_option("--threads", common_.threads, "worker threads; 0 is one a core")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4096).description(""));
+  rare(app_.add_option("--seed", common_.seed, "seed of everything random")->type_name("N"));
+  rare(app_.add_option("--max-model-bytes", common_.max_model_bytes,
+                       "refuse program files above this size")
+           ->type_name("N")
+           ->check(CLI::NonNegativeNumber.description("")));
+  rare(app_.add_option("--log-format", common_.log_format, "text or json")
+           ->type_name("FORMAT")
+           ->check(CLI::IsMember({"text", "json"}).description("")));
+  rare(app_.add_flag("--print-config", print_config_,
+                     "show every setting and where it comes from, then stop")
+           ->configurable(false));
+}
+
+CLI::Option* Tool::rare(CLI::Option* option) {
+  rare_.insert(option);
+  return option;
+}
+
+std::string Tool::help(bool all) const {
+  return help_text(info_, app_,
+                   [&](const CLI::Option& option) { return !all && rare_.count(&option) != 0; });
+}
+
+std::string Tool::version() const {
+  const VersionInfo facts = version_info();
+  if (!common_.json) {
+    return fmt::format("{} {} (commit {}, {}, {})\n", info_.name, facts.version, facts.commit,
+                       facts.build_type, facts.compiler);
+  }
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.version").member("version", 1);
+  out.end_object().member("tool", info_.name).member("version", facts.version);
+  out.member("commit", facts.commit).member("build_type", facts.build_type);
+  return out.member("compiler", facts.compiler).end_object().take();
+}
+
+bool Tool::on_command_line(const CLI::Option& option) const {
+  const auto is = [](const std::string& argument, const std::string& name) {
+    return argument == name || argument.rfind(name + "=", 0) == 0;
+  };
+  return std::any_of(arguments_.begin(), arguments_.end(), [&](const std::string& argument) {
+    for (const std::string& name : option.get_lnames())
+      if (is(argument, "--" + name)) return true;
+    for (const std::string& name : option.get_snames())
+      if (argument.size() > 1 && argument[0] == '-' && argument[1] == name[0]) return true;
+    return false;
+  });
+}
+
+bool Tool::given(const std::string& flag) const {
+  return app_.get_option(flag)->count() > 0;
+}
+
+std::string Tool::effective_config() const {
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.config").member("version", 1);
+  out.end_object().key("settings").begin_object();
+  for (const CLI::Option* option : app_.get_options()) {
+    if (option->get_lnames().empty() || !option->get_configurable()) continue;
+    std::string key = option->get_lnames().front();
+    const bool from_file = config_keys_.count(key) != 0;
+    std::replace(key.begin(), key.end(), '-', '_');
+    std::string value;
+    for (const std::string& result : option->results())
+      value += (value.empty() ? "" : ",") + result;
+    if (option->count() == 0) value = option->get_default_str();
+    out.key(key).begin_object().member("value", value);
+    const char* const from_default = option->count() == 0 ? "default" : "command line";
+    out.member("source", from_file && !on_command_line(*option) ? "configuration" : from_default);
+    out.end_object();
+  }
+  return out.end_object().end_object().take();
+}
+
+Status Tool::parse_error(const CLI::ParseError& error) {
+  std::string message = error.what();
+  std::string hint = fmt::format("{} --help shows what there is", info_.name);
+  const std::vector<std::string> names = long_names(app_);
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+    const std::vector<std::string> extras = app_.remaining();
+    const std::string first = extras.empty() ? std::string() : extras.front();
+    message = fmt::format("{} '{}'",
+                          first.rfind('-', 0) == 0 ? "unknown option" : "surplus argument", first);
+    const std::string name = first.substr(0, first.find('='));
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    if (name.rfind("--", 0) == 0) {
+      const std::string nearest = nearest_name(name.substr(2), views);
+      if (!nearest.empty()) hint = fmt::format("did you mean '--{}'?", nearest);
+    }
+  }
+  // A value that the configuration file brought is bad input, not wrong usage.
+  for (const std::string& name : names) {
+    const CLI::Option* const option = app_.get_option_no_throw("--" + name);
+    const bool named = message.find("--" + name + ":") != std::string::npos ||
+                       message.find("--" + name + " ") != std::string::npos;
+    if (named && config_keys_.count(name) != 0 && !on_command_line(*option))
+      return InvalidArgument("configuration: {}", message).with_hint(std::move(hint));
+  }
+  return Status(StatusCode::kUsage, std::move(message)).with_hint(std::move(hint));
+}
+
+Status Tool::parse(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) arguments_.push_back(with_dashes(app_, argv[i]));
+  // --json and -q shape how errors of the command line itself are shown.
+  common_.json = on_command_line(*app_.get_option("--json"));
+  for (const char* flag : {"--help", "--help-all", "--version"}) {
+    const CLI::Option& option = *app_.get_option(flag);
+    bool& want = std::string_view(flag) == "--help"       ? want_help_
+                 : std::string_view(flag) == "--help-all" ? want_help_all_
+                                                          : want_version_;
+    want = on_command_line(option);
+  }
+  if (want_help_ || want_help_all_ || want_version_) return Ok();
+  try {
+    std::vector<std::string> reversed(arguments_.rbegin(), arguments_.rend());
+    app_.parse(reversed);
+  } catch (const ConfigFailure& failure) {
+    return Status(failure.status).in_file(app_.get_config_ptr()->as<std::string>());
+  } catch (const CLI::FileError& error) {
+    return NotFound("{}", error.what()).in_file(app_.get_config_ptr()->as<std::string>());
+  } catch (const CLI::ParseError& error) {
+    return parse_error(error);
+  }
+  if (common_.threads == 0)
+    common_.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return Ok();
+}
+
+StatusOr<int> Tool::run_body(int argc, const char* const* argv,
+                             const std::function<StatusOr<int>()>& body) {
+  try {
+    MILLRACE_RETURN_IF_ERROR(parse(argc, argv));
+    std::string text;
+    if (want_help_ || want_help_all_) {
+      text = help(want_help_all_);
+    } else if (want_version_) {
+      text = version();
+    } else if (print_config_) {
+      text = effective_config();
+    } else {
+      return body();
+    }
+    MILLRACE_RETURN_IF_ERROR(print(stdout, text));
+    return kDone;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResource, "out of memory");
+  } catch (const std::exception& error) {
+    return Internal("unexpected exception: {}", error.what())
+        .with_hint("this is a bug of millrace; please report it with the command and its input");
+  }
+}
+
+int Tool::run(int argc, const char* const* argv, const std::function<StatusOr<int>()>& body) {
+  const StatusOr<int> result = run_body(argc, argv, body);
+  if (result.ok()) return result.value();
+  report(result.status());
+  if (common_.json) static_cast<void>(print(stdout, error_json(result.status())));
+  return exit_code(result.status().code());
+}
+
+Status Tool::write_file(const std::string& path, std::string_view bytes) {
+  if (path.empty() || path == "-") return print(stdout, bytes);
+  return write_file_atomically(path, bytes, common_.force ? Replace::kYes : Replace::kNo);
+}
+
+void Tool::log(LogLevel level, std::string_view text) const {
+  if (common_.quiet && level != LogLevel::kError) return;
+  if (level == LogLevel::kDebug && common_.verbose == 0) return;
+  const std::string line = log_line(std::chrono::system_clock::now(), level, info_.name, text,
+                                    common_.log_format == "json");
+  static_cast<void>(print(stderr, line));
+}
+
+void Tool::report(const Status& status) const {
+  static_cast<void>(print(stderr, status.to_string() + "\n"));
+}
+
+}  // namespace millrace::tools
