@@ -49,10 +49,10 @@ def tidy(entry, build, cache, salt):
     if os.path.exists(mark):
         return entry["file"], ""
     run = subprocess.run(["clang-tidy", "-p", build, "--quiet", entry["file"]], capture_output=True, text=True)
-    if run.returncode == 0:
+    if run.returncode == 0 and "Error parsing" not in run.stderr:
         open(mark, "w").close()
         return entry["file"], ""
-    return entry["file"], run.stdout or run.stderr
+    return entry["file"], run.stdout + run.stderr
 
 
 def main():
