@@ -6,18 +6,20 @@ include(CMakePackageConfigHelpers)
 set(archives millrace_framework millrace_ops millrace_transpiler)
 file(WRITE ${PROJECT_BINARY_DIR}/generated/library.cc "// the library is made of the archives alone\n")
 add_library(millrace_transpiler_shared SHARED ${PROJECT_BINARY_DIR}/generated/library.cc)
-string(REPLACE ";" "," list "WHOLE_ARCHIVE;${archives}")
+set(files ${archives})
+list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
 set_target_properties(
   millrace_transpiler_shared
   PROPERTIES OUTPUT_NAME millrace_transpiler
              EXPORT_NAME transpiler
              VERSION ${PROJECT_VERSION}
              SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-             LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map
-             LINK_LIBRARY_OVERRIDE ${list})
+             LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
 millrace_flags(millrace_transpiler_shared)
 target_link_libraries(millrace_transpiler_shared PRIVATE ${archives})
+# users call what the library itself does not; the archives' second mention adds what they need
 target_link_options(millrace_transpiler_shared PRIVATE
+                    -Wl,--whole-archive ${files} -Wl,--no-whole-archive
                     -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
 target_include_directories(
   millrace_transpiler_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
