@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "ops/registry.h"
+#include "transpiler/pass_options.h"
 
 namespace millrace::transpiler {
 
@@ -42,16 +42,14 @@ class Pass {
 
   /// Name in pipelines, lower-case words with dashes.
   [[nodiscard]] virtual llvm::StringRef name() const = 0;
-  /// \returns whether the program changed. A pass that changes the program and returns false is
-  /// caught. Errors: the place in the program; the pass manager adds the pass. After an error the
-  /// program is unspecified.
+  /// \returns whether the program, or the startup program of the context, changed. A pass that
+  /// changes one and returns false is caught. Errors: the place in the program; the pass manager
+  /// adds the pass. After an error the program is unspecified.
   virtual StatusOr<bool> run(Program& program, PassContext& context) = 0;
 };
 
-/// Options of one pass in a pipeline, "x=1,y=[a,b]" as written.
-using PassOptions = std::map<std::string, std::string>;
-
-/// Makes a pass from its options. Errors: kInvalidArgument naming pass and option.
+/// Makes a pass from its checked options. Errors: kInvalidArgument for what types cannot say, such
+/// as two options that exclude each other; the registry adds the name of the pass.
 using PassFactory = StatusOr<std::unique_ptr<Pass>> (*)(const PassOptions&);
 
 }  // namespace millrace::transpiler

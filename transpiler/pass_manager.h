@@ -1,0 +1,98 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "transpiler/pass.h"
+#include "transpiler/pass_registry.h"
+#include "transpiler/pipeline.h"
+
+namespace millrace::transpiler {
+
+/// What an instrumentation learns of one pass of a running pipeline.
+struct PassEvent {
+  llvm::StringRef pass;
+  size_t index = 0;  ///< position in the pipeline, from 0
+  size_t count = 0;  ///< passes in the pipeline
+  const Program& program;
+  const Program* startup = nullptr;  ///< null if there is none
+  bool changed = false;              ///< what the pass says; false before it ran
+};
+
+/// Watches a pipeline from outside; see instrumentation.h for the ones that are there. An error
+/// ends the run.
+class PassInstrumentation {
+ public:
+  PassInstrumentation() = default;
+  virtual ~PassInstrumentation() = default;
+  PassInstrumentation(const PassInstrumentation&) = delete;
+  PassInstrumentation& operator=(const PassInstrumentation&) = delete;
+
+  virtual Status before(const PassEvent& event);
+  virtual Status after(const PassEvent& event);
+  /// The program may be half rewritten; the status has its notes.
+  virtual void failed(const PassEvent& event, const Status& status);
+};
+
+/// How a pipeline runs.
+struct PassManagerOptions {
+  /// Checks a program; empty: no checks. It runs on the input, where a finding is the input's
+  /// fault, and after each pass that changed something, where it is the pass's (kInternal).
+  std::function<Status(const Program&)> verify;
+  /// Compares fingerprints before and after each pass; a change that a pass denies is kInternal.
+  bool check_changes = true;
+  /// Called in order; not owned.
+  std::vector<PassInstrumentation*> instrumentations;
+};
+
+/// What one pass did.
+struct PassRecord {
+  std::string pass;
+  bool changed = false;
+  size_t ops_before = 0;  ///< of all blocks of the main program
+  size_t ops_after = 0;
+  double run_ms = 0;    ///< the pass itself
+  double check_ms = 0;  ///< verifying, fingerprints and instrumentations
+};
+
+/// What a pipeline did, in the order of its passes.
+struct PipelineReport {
+  std::vector<PassRecord> passes;
+  [[nodiscard]] bool changed() const;
+  /// One line a pass and one for the sum, columns aligned.
+  [[nodiscard]] std::string table() const;
+};
+
+/// The passes of one pipeline, made and ready to run on any number of programs.
+/// Thread-safety: runs of one manager on different programs may overlap if their options do not
+/// share instrumentations.
+class PassManager {
+ public:
+  /// Makes all passes. Errors: those of PassRegistry::make(), before anything has run.
+  static StatusOr<PassManager> create(const PassRegistry& registry, Pipeline pipeline);
+  /// As above, from text. Errors: also those of parse_pipeline().
+  static StatusOr<PassManager> create(const PassRegistry& registry, llvm::StringRef pipeline);
+
+  [[nodiscard]] const Pipeline& pipeline() const { return pipeline_; }
+
+  /// Runs the passes in order and stops at the first error, after which the program is unspecified.
+  ///
+  /// Errors: those of the passes, with the note "in pass 'x' (1 of 2) of '<pipeline>'"; kInternal
+  /// if a pass leaves a program that does not verify, or denies a change.
+  StatusOr<PipelineReport> run(Program& program, PassContext& context,
+                               const PassManagerOptions& options = {}) const;
+
+ private:
+  PassManager() = default;
+  StatusOr<PassRecord> run_pass(size_t index, Program& program, PassContext& context,
+                                const PassManagerOptions& options) const;
+
+  Pipeline pipeline_;
+  std::vector<std::unique_ptr<Pass>> passes_;
+};
+
+}  // namespace millrace::transpiler

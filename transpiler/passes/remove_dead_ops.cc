@@ -1,0 +1,62 @@
+#include "framework/base/errors.h"
+#include "transpiler/distribute/roles.h"
+#include "transpiler/needed_ops.h"
+#include "transpiler/passes/passes.h"
+
+namespace millrace::transpiler {
+namespace {
+
+bool writes_persistable(const Op& op) {
+  return llvm::any_of(op.output_names(), [&](llvm::StringRef name) {
+    const Var* const var = op.block().find_var_recursive(name);
+    return var != nullptr && var->persistable();
+  });
+}
+
+// Ops that stay though nobody in the program reads what they write. What an unknown op does is
+// unknown, so it stays.
+bool is_root(const Op& op, const ops::OpRegistry& registry) {
+  if (op.type() == "feed" || op.type() == "fetch" || op.is_target().value_or(false)) return true;
+  const ops::OpDef* const def = registry.find(op.type());
+  if (def == nullptr || def->has_side_effects() || def->capability() != ops::Capability::kPure)
+    return true;
+  return (role::of(op) & role::kLoss) != 0 || writes_persistable(op);
+}
+
+class RemoveDeadOps final : public Pass {
+ public:
+  explicit RemoveDeadOps(const PassOptions& options) : keep_(options.strings("keep")) {}
+
+  llvm::StringRef name() const override { return "remove-dead-ops"; }
+
+  StatusOr<bool> run(Program& program, PassContext& context) override {
+    for (const std::string& name : keep_) {
+      const bool known = llvm::any_of(program.blocks(), [&](const Block& block) {
+        return block.find_var(name) != nullptr || block.has_writers(name);
+      });
+      if (!known) return NotFound("var '{}' of option 'keep' is not in the program", name);
+    }
+    NeedRules rules;
+    rules.is_root = [&](const Op& op) { return is_root(op, context.registry); };
+    rules.targets = keep_;
+    const NeededOps needed(program, rules);
+    if (needed.empty() && program.root().op_count() > 0) {
+      return InvalidArgument("every op of the program is dead: nothing is fetched, saved or sent")
+          .with_hint("name what must stay, for example remove-dead-ops{keep=[loss]}");
+    }
+    return needed.erase_others(program) > 0;
+  }
+
+ private:
+  std::vector<std::string> keep_;
+};
+
+}  // namespace
+
+void register_remove_dead_ops(PassRegistry& passes) {
+  passes.add(PassInfo("remove-dead-ops", "drop ops whose outputs nobody reads, fetches or saves")
+                 .strings("keep", "vars that must get their value though no op reads them")
+                 .makes<RemoveDeadOps>());
+}
+
+}  // namespace millrace::transpiler
