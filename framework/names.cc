@@ -41,6 +41,18 @@ std::string dc_backup(llvm::StringRef block, int64_t trainer) {
 std::string dc_local_backup(llvm::StringRef block) {
   return fmt::format("{}.local_bak", view(block));
 }
+std::string comm_id(int64_t ring) {
+  return fmt::format("nccl_id_{}", ring);
+}
+std::string nccl_id(int64_t communicator) {
+  return communicator == 0 ? "NCCLID" : fmt::format("NCCLID_{}", communicator);
+}
+std::string inter_nccl_id(int64_t communicator) {
+  return fmt::format("Hierarchical_inter_NCCLID_{}", communicator);
+}
+std::string exter_nccl_id(int64_t communicator) {
+  return fmt::format("Hierarchical_exter_NCCLID_{}", communicator);
+}
 std::string control(int64_t number) {
   return fmt::format("__control_var@{}", number);
 }

@@ -16,6 +16,9 @@ inline constexpr const char* kEmpty = "@EMPTY@";
 inline constexpr const char* kNewGrad = "@NEWGRAD@";
 /// Step counter of learning-rate schedules.
 inline constexpr const char* kLrCounter = "@LR_DECAY_COUNTER@";
+/// All gradients of one process in one buffer, and the mark that a geo trainer has its parameters.
+inline constexpr const char* kFusedGrads = "fused_output";
+inline constexpr const char* kParamInit = "param_init";
 
 /// "w@GRAD"
 std::string grad(llvm::StringRef var);
@@ -37,6 +40,13 @@ std::string federated(llvm::StringRef var, int64_t trainer);
 std::string dc_backup(llvm::StringRef block, int64_t trainer);
 /// "w.block0.local_bak"
 std::string dc_local_backup(llvm::StringRef block);
+/// "nccl_id_0", the communicator id of a ring in collective mode
+std::string comm_id(int64_t ring);
+/// "NCCLID" for the first communicator, "NCCLID_1" for the next
+std::string nccl_id(int64_t communicator);
+/// "Hierarchical_inter_NCCLID_0", "Hierarchical_exter_NCCLID_0"
+std::string inter_nccl_id(int64_t communicator);
+std::string exter_nccl_id(int64_t communicator);
 /// "__control_var@3", numbered in order of creation
 std::string control(int64_t number);
 

@@ -77,6 +77,18 @@ class Op : public llvm::ilist_node<Op> {
   Op& set_output(llvm::StringRef slot, llvm::StringRef name) {
     return set_output(slot, llvm::ArrayRef(name));
   }
+  Op& set_input(llvm::StringRef slot, const char* name) {
+    return set_input(slot, llvm::StringRef(name));
+  }
+  Op& set_output(llvm::StringRef slot, const char* name) {
+    return set_output(slot, llvm::StringRef(name));
+  }
+  Op& set_input(llvm::StringRef slot, const std::string& name) {
+    return set_input(slot, llvm::StringRef(name));
+  }
+  Op& set_output(llvm::StringRef slot, const std::string& name) {
+    return set_output(slot, llvm::StringRef(name));
+  }
   void remove_input(llvm::StringRef slot);
   void remove_output(llvm::StringRef slot);
   /// Adds a slot even if one of that name exists already; only readers of files need this.

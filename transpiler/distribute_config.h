@@ -30,6 +30,12 @@ struct DistributeTranspilerConfig {
   int64_t hierarchical_allreduce_inter_nranks =
       0;                        ///< ranks of one node; <= 1: the number of local devices
   std::string collective_mode;  ///< grad_allreduce, local_sgd or single_process_multi_thread
+  /// single_process_multi_thread: 0 one allreduce a gradient, 1 all gradients in one buffer, 2 one
+  /// allreduce over a list (the original's PADDLE_FUSE_ALLREDUCE).
+  int64_t fuse_allreduce = 1;
+  /// single_process_multi_thread: divide the loss gradient by the number of devices and nodes (the
+  /// original's PADDLE_LOSS_SCALE).
+  bool scale_loss_gradient = true;
 
   /// Clip gradients on the trainer, before they are sent (quirk Q7). False reproduces the
   /// original's graph.

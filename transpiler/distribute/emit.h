@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/block.h"
+
+/// Plain ops that several distribution modes emit, with the attributes that the original writes.
+/// `where` is the op to stand before; null appends.
+namespace millrace::transpiler {
+
+/// out = factor * x
+Op& emit_scale(Block& block, Op* where, llvm::StringRef x, llvm::StringRef out, float factor,
+               int32_t role);
+/// out = x - y
+Op& emit_sub(Block& block, Op* where, llvm::StringRef x, llvm::StringRef y, llvm::StringRef out,
+             int32_t role);
+/// out = x
+Op& emit_assign(Block& block, Op* where, llvm::StringRef x, llvm::StringRef out, int32_t role);
+/// out = sum of xs
+Op& emit_sum(Block& block, Op* where, llvm::ArrayRef<std::string> xs, llvm::StringRef out,
+             int32_t role);
+/// out = xs joined along dim 0
+Op& emit_concat(Block& block, Op* where, llvm::ArrayRef<std::string> xs, llvm::StringRef out,
+                int32_t role);
+
+}  // namespace millrace::transpiler
