@@ -97,7 +97,7 @@ struct GradSpec {
   std::vector<llvm::StringRef> outputs;
   /// Where the shape of an output comes from if its forward var is not among the inputs: {"X@GRAD",
   /// "Out@GRAD"}.
-  std::vector<std::pair<llvm::StringRef, llvm::StringRef>> shape_like;
+  std::vector<std::pair<llvm::StringRef, llvm::StringRef>> shape_like = {};
 };
 
 /// Schema of one op type. Built by chaining; every setter returns *this so that a definition reads

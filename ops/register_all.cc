@@ -3,7 +3,12 @@
 namespace millrace::ops {
 
 void register_all(OpRegistry& registry) {
+  register_activation(registry);
+  register_elementwise(registry);
   register_math(registry);
+  register_optimizer(registry);
+  register_random(registry);
+  register_reduce(registry);
 }
 
 }  // namespace millrace::ops

@@ -8,6 +8,11 @@ namespace millrace::ops {
 void register_all(OpRegistry& registry);
 
 /// One function a folder, in <folder>/register.cc; each adds the ops whose definitions stand there.
+void register_activation(OpRegistry& registry);
+void register_elementwise(OpRegistry& registry);
 void register_math(OpRegistry& registry);
+void register_optimizer(OpRegistry& registry);
+void register_random(OpRegistry& registry);
+void register_reduce(OpRegistry& registry);
 
 }  // namespace millrace::ops

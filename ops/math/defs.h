@@ -6,6 +6,19 @@
 namespace millrace::ops {
 
 /// Definitions of this folder, one a file; families add several.
+/// addmm, bmm, dot, mv: products of matrices and vectors of fixed rank.
+void add_small_product_ops(OpRegistry& registry);
+OpDef cast();
+OpDef clip();
+OpDef cos_sim();
+OpDef cross();
+OpDef dist();
+OpDef kron();
+OpDef matmul();
+OpDef matmul_v2();
+OpDef mul();
+OpDef pow();
 OpDef scale();
+OpDef sum();
 
 }  // namespace millrace::ops

@@ -4,7 +4,19 @@
 namespace millrace::ops {
 
 void register_math(OpRegistry& registry) {
+  add_small_product_ops(registry);
+  registry.add(cast());
+  registry.add(clip());
+  registry.add(cos_sim());
+  registry.add(cross());
+  registry.add(dist());
+  registry.add(kron());
+  registry.add(matmul());
+  registry.add(matmul_v2());
+  registry.add(mul());
+  registry.add(pow());
   registry.add(scale());
+  registry.add(sum());
 }
 
 }  // namespace millrace::ops

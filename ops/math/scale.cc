@@ -1,20 +1,17 @@
 #include "ops/grad.h"
-#include "ops/infer_context.h"
+#include "ops/infer_helpers.h"
 #include "ops/math/defs.h"
 
 namespace millrace::ops {
 namespace {
-
-Status infer(InferContext& ctx) {
-  ctx.copy("X", "Out");
-  return Ok();
-}
 
 // The gradient of a scale is a scale.
 StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("scale");
+  if (auto factor = ctx.input("ScaleTensor"); !factor.empty())
+    op.input("ScaleTensor", std::move(factor));
   op.input("X", ctx.output_grad("Out")).output("Out", std::move(wanted));
   if (const AttrValue* factor = ctx.forward().find_attr("scale")) op.attr("scale", *factor);
   op.attr("bias", make_attr(0.0F)).attr("bias_after_scale", make_attr(true));
@@ -32,8 +29,9 @@ OpDef scale() {
       .attr("scale", 1.0F, "factor")
       .attr("bias", 0.0F, "summand")
       .attr("bias_after_scale", true)
-      .infer(infer)
+      .infer(infer_unary)
       .grad(grad)
+      .flops(elementwise_flops)
       .inplace("X", "Out");
 }
 

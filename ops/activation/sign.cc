@@ -1,0 +1,23 @@
+#include "ops/activation/defs.h"
+#include "ops/grad.h"
+
+namespace millrace::ops {
+namespace {
+
+// Zero everywhere, computed as a scale by 0 so that shape and LoD follow.
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+  std::vector<std::string> wanted = ctx.input_grad("X");
+  if (wanted.empty()) return std::vector<GradOp>{};
+  GradOp op("scale");
+  op.input("X", ctx.output_grad("Out")).output("Out", std::move(wanted));
+  op.attr("scale", make_attr(0.0F));
+  return std::vector<GradOp>{std::move(op)};
+}
+
+}  // namespace
+
+OpDef sign() {
+  return unary_op("sign", "", GradReads::kNothing, "-1, 0 or 1").grad(grad);
+}
+
+}  // namespace millrace::ops

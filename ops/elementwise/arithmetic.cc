@@ -1,0 +1,54 @@
+#include "ops/elementwise/defs.h"
+#include "ops/infer_helpers.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
+}
+
+OpDef arithmetic(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("X", "any shape")
+      .input("Y", "shape of X, or one that is broadcast to it; 2.x also broadcasts X")
+      .output("Out", "broadcast shape, dtype and LoD of X")
+      .attr("axis", -1, "dim of the larger operand where the smaller one starts; -1: at the end")
+      .range(-1)
+      .infer(infer)
+      .flops(elementwise_flops)
+      .inplace("X", "Out");
+  return def;
+}
+
+// The rule of all but one: both operands and the incoming gradient. Old programs leave X out where
+// it has the shape of the result.
+GradSpec from_operands(llvm::StringRef type) {
+  return {type, {"Out@GRAD", "X", "Y"}, {"X@GRAD", "Y@GRAD"}, {{"X@GRAD", "Out@GRAD"}}};
+}
+
+}  // namespace
+
+void add_elementwise_ops(OpRegistry& registry) {
+  const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
+    registry.add(arithmetic(type, doc).grad(from_operands(grad_type)));
+  };
+  add("elementwise_add", "elementwise_add_grad", "Out = X + Y");
+  add("elementwise_sub", "elementwise_sub_grad", "Out = X - Y");
+  add("elementwise_mul", "elementwise_mul_grad", "Out = X * Y");
+  add("elementwise_max", "elementwise_max_grad", "the larger of X and Y; NaN if one is NaN");
+  add("elementwise_min", "elementwise_min_grad", "the smaller of X and Y; NaN if one is NaN");
+  add("elementwise_fmax", "elementwise_fmax_grad", "the larger of X and Y; the other one if NaN");
+  add("elementwise_fmin", "elementwise_fmin_grad", "the smaller of X and Y; the other one if NaN");
+  add("elementwise_pow", "elementwise_pow_grad", "X to the power of Y");
+  registry.add(arithmetic("elementwise_div", "Out = X / Y; integers are truncated")
+                   .grad({.type = "elementwise_div_grad",
+                          .inputs = {"Out", "Out@GRAD", "X", "Y"},
+                          .outputs = {"X@GRAD", "Y@GRAD"},
+                          .shape_like = {{"X@GRAD", "Out@GRAD"}}}));
+  registry.add(arithmetic("elementwise_mod", "remainder with the sign of Y"));
+  registry.add(arithmetic("elementwise_floordiv", "quotient rounded down"));
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "ops/op_def.h"
+#include "ops/registry.h"
+
+namespace millrace::ops {
+
+/// Families of this folder; each adds one op a row of its table.
+/// X op Y with broadcasting and attribute axis, result in the element type of X.
+void add_elementwise_ops(OpRegistry& registry);
+/// Comparisons, logical and bitwise ops.
+void add_compare_ops(OpRegistry& registry);
+/// X - Y of equal shapes.
+OpDef minus();
+
+}  // namespace millrace::ops

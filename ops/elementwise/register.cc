@@ -1,0 +1,12 @@
+#include "ops/elementwise/defs.h"
+#include "ops/register_all.h"
+
+namespace millrace::ops {
+
+void register_elementwise(OpRegistry& registry) {
+  add_elementwise_ops(registry);
+  add_compare_ops(registry);
+  registry.add(minus());
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,240 @@
+#include "ops/infer_helpers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <llvm/ADT/STLExtras.h>
+
+namespace millrace::ops {
+namespace {
+
+std::string_view view(llvm::StringRef text) {
+  return {text.data(), text.size()};
+}
+
+// Stretched dim of two; nullopt if they cannot go together.
+std::optional<int64_t> stretch(int64_t a, int64_t b) {
+  if (a == b || b == 1) return a;
+  if (a == 1) return b;
+  // One side is unknown: at run time it is 1 or equals the other.
+  if (a < 0) return b;
+  if (b < 0) return a;
+  return std::nullopt;
+}
+
+bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!dims_agree(a[i], b[i])) return false;
+  }
+  return true;
+}
+
+// Places the smaller operand at dim axis of the larger one, with 1 elsewhere; nullopt if it does
+// not fit.
+std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, int64_t axis, size_t rank) {
+  const auto start = static_cast<size_t>(axis);
+  while (start + dims.size() > rank && !dims.empty() && dims.back() == 1) dims = dims.drop_back();
+  if (start + dims.size() > rank) return std::nullopt;
+  Dims out(rank, 1);
+  std::copy(dims.begin(), dims.end(), out.begin() + static_cast<std::ptrdiff_t>(start));
+  return out;
+}
+
+}  // namespace
+
+bool dims_known(const VarMeta& meta) {
+  return meta.has_shape && !(meta.kind == VarKind::kSelectedRows && meta.dims.empty());
+}
+
+VarMeta tensor_meta(DType dtype, llvm::ArrayRef<int64_t> dims, int32_t lod_level) {
+  VarMeta meta;
+  meta.dtype = dtype;
+  meta.dims.assign(dims.begin(), dims.end());
+  meta.lod_level = lod_level;
+  return meta;
+}
+
+VarMeta shapeless_meta(DType dtype) {
+  VarMeta meta;
+  meta.dtype = dtype;
+  meta.has_shape = false;
+  return meta;
+}
+
+VarMeta with_dims(const VarMeta& meta, llvm::ArrayRef<int64_t> dims) {
+  VarMeta out = meta;
+  out.dims.assign(dims.begin(), dims.end());
+  out.has_shape = true;
+  return out;
+}
+
+double element_count(const VarMeta& meta) {
+  double count = 1;
+  if (!meta.has_shape) return count;
+  for (const int64_t dim : meta.dims) count *= dim < 0 ? 1.0 : static_cast<double>(dim);
+  return count;
+}
+
+double elementwise_flops(const InferContext& ctx) {
+  double largest = 1;
+  for (const SlotDef& slot : ctx.def().inputs()) {
+    double sum = 0;
+    for (size_t i = 0; i < ctx.input_count(slot.name); ++i)
+      sum += element_count(ctx.input(slot.name, i));
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
+
+Status infer_unary(InferContext& ctx) {
+  ctx.copy("X", "Out");
+  return Ok();
+}
+
+Status infer_unary_bool(InferContext& ctx) {
+  VarMeta meta = ctx.input("X");
+  meta.dtype = DType::kBool;
+  ctx.set_output("Out", std::move(meta));
+  return Ok();
+}
+
+void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot) {
+  const size_t count = std::min(ctx.input_count(input_slot), ctx.output_count(output_slot));
+  for (size_t i = 0; i < count; ++i) ctx.set_output(output_slot, ctx.input(input_slot, i), i);
+}
+
+StatusOr<int64_t> checked_axis(const InferContext& ctx, llvm::StringRef attr, int64_t axis,
+                               size_t rank) {
+  const size_t bound = std::max<size_t>(rank, 1);
+  if (const auto normal = normalize_axis(axis, bound)) return *normal;
+  return ctx.error("attribute '{}' has axis {}, which is outside of [-{}, {}) for rank {}",
+                   view(attr), axis, bound, bound, rank);
+}
+
+StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::StringRef slot_x,
+                                             llvm::StringRef slot_y, int64_t axis) {
+  const VarMeta& x = ctx.input(slot_x);
+  const VarMeta& y = ctx.input(slot_y);
+  if (!dims_known(x) || !dims_known(y)) return std::optional<Dims>{};
+  const size_t rank = std::max(x.rank(), y.rank());
+  const size_t lower = std::min(x.rank(), y.rank());
+  if (axis == -1) axis = static_cast<int64_t>(rank - lower);
+  if (axis < 0 || axis > static_cast<int64_t>(rank)) {
+    return ctx.error("attribute 'axis' is {}, which is outside of [-1, {}] for {} {} and {} {}",
+                     axis, rank, view(slot_x), dims_text(x.dims), view(slot_y), dims_text(y.dims));
+  }
+  // Equal ranks leave nothing to place; old programs carry any axis there.
+  const int64_t start = x.rank() == y.rank() ? 0 : axis;
+  const auto a = placed(x.dims, x.rank() < y.rank() ? start : 0, rank);
+  const auto b = placed(y.dims, y.rank() < x.rank() ? start : 0, rank);
+  bool fits = a && b;
+  Dims out(rank, -1);
+  for (size_t i = 0; fits && i < rank; ++i) {
+    const auto dim = stretch((*a)[i], (*b)[i]);
+    fits = dim.has_value();
+    if (dim) out[i] = *dim;
+  }
+  if (!fits) {
+    return ctx.error("{} {} and {} {} cannot be broadcast with axis {}", view(slot_x),
+                     dims_text(x.dims), view(slot_y), dims_text(y.dims), axis);
+  }
+  return std::optional<Dims>(std::move(out));
+}
+
+Status infer_broadcast(InferContext& ctx, llvm::StringRef slot_x, llvm::StringRef slot_y,
+                       llvm::StringRef slot_out, int64_t axis, std::optional<DType> dtype) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims,
+                            broadcast_dims(ctx, slot_x, slot_y, axis));
+  VarMeta out = ctx.input(slot_x);
+  if (dims) {
+    out.dims = *dims;
+  } else if (!(out.kind == VarKind::kSelectedRows && out.has_shape)) {
+    // The dims of a SELECTED_ROWS operand stay unstated, as its declaration has them.
+    out.has_shape = false;
+  }
+  if (dtype) out.dtype = *dtype;
+  ctx.set_output(slot_out, std::move(out));
+  return Ok();
+}
+
+StatusOr<Dims> reduced_dims(const InferContext& ctx, llvm::StringRef attr,
+                            llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> axes, bool all,
+                            bool keep_dims) {
+  std::vector<bool> gone(std::max<size_t>(dims.size(), 1), all || axes.empty());
+  for (const int64_t axis : axes) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t normal, checked_axis(ctx, attr, axis, dims.size()));
+    gone[static_cast<size_t>(normal)] = true;
+  }
+  Dims out;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (!gone[i]) {
+      out.push_back(dims[i]);
+    } else if (keep_dims) {
+      out.push_back(1);
+    }
+  }
+  return out;
+}
+
+Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
+                       size_t index) {
+  const VarMeta& a = ctx.input(slot_a, index);
+  const VarMeta& b = ctx.input(slot_b, index);
+  if (!dims_known(a) || !dims_known(b) || same_dims(a.dims, b.dims)) return Ok();
+  return ctx.error("{} and {} must have the same shape, found {} and {}", view(slot_a),
+                   view(slot_b), dims_text(a.dims), dims_text(b.dims));
+}
+
+Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
+                        size_t index) {
+  const VarMeta& a = ctx.input(slot_a, index);
+  const VarMeta& b = ctx.input(slot_b, index);
+  if (!dims_known(a) || !dims_known(b)) return Ok();
+  const int64_t count_a = dims_product(a.dims);
+  const int64_t count_b = dims_product(b.dims);
+  if (count_a == count_b || count_a < 0 || count_b < 0) return Ok();
+  return ctx.error("{} and {} must have as many elements, found {} and {}", view(slot_a),
+                   view(slot_b), dims_text(a.dims), dims_text(b.dims));
+}
+
+Status check_rank(const InferContext& ctx, llvm::StringRef slot, size_t min_rank, size_t max_rank) {
+  const VarMeta& meta = ctx.input(slot);
+  if (!dims_known(meta) || (meta.rank() >= min_rank && meta.rank() <= max_rank)) return Ok();
+  if (min_rank == max_rank) {
+    return ctx.error("{} must have rank {}, found {}", view(slot), min_rank, dims_text(meta.dims));
+  }
+  return ctx.error("{} must have a rank from {} to {}, found {}", view(slot), min_rank, max_rank,
+                   dims_text(meta.dims));
+}
+
+Status check_elements(const InferContext& ctx, llvm::StringRef slot, int64_t count, size_t index) {
+  const VarMeta& meta = ctx.input(slot, index);
+  if (!dims_known(meta)) return Ok();
+  const int64_t found = dims_product(meta.dims);
+  if (found < 0 || found == count) return Ok();
+  return ctx.error("{} must have {} element{}, found {}", view(slot), count, count == 1 ? "" : "s",
+                   dims_text(meta.dims));
+}
+
+StatusOr<std::optional<Dims>> shape_from_attr(const InferContext& ctx) {
+  const auto own = ctx.attr<std::vector<int64_t>>("shape");
+  if (const size_t parts = ctx.input_count("ShapeTensorList"); parts > 0) {
+    Dims dims(parts, -1);
+    if (own.size() == parts) std::copy(own.begin(), own.end(), dims.begin());
+    return std::optional<Dims>(std::move(dims));
+  }
+  if (ctx.has_input("ShapeTensor")) {
+    const VarMeta& shape = ctx.input("ShapeTensor");
+    const int64_t rank = dims_known(shape) ? dims_product(shape.dims) : -1;
+    // A tensor of that many dims cannot exist; the number may be nonsense.
+    if (rank < 0 || rank > 64) return std::optional<Dims>{};
+    return std::optional<Dims>(Dims(static_cast<size_t>(rank), -1));
+  }
+  for (const int64_t dim : own) {
+    if (dim < -1) return ctx.error("attribute 'shape' has dim {}, expected a size or -1", dim);
+  }
+  return std::optional<Dims>(Dims(own.begin(), own.end()));
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,45 @@
+#include "ops/grad.h"
+#include "ops/infer_helpers.h"
+#include "ops/math/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  const DType dtype = ctx.dtype_attr("out_dtype");
+  if (!is_valid(dtype)) {
+    return ctx.error("attribute 'out_dtype' is {}, which is no element type",
+                     static_cast<int32_t>(dtype));
+  }
+  VarMeta out = ctx.input("X");
+  out.dtype = dtype;
+  ctx.set_output("Out", std::move(out));
+  return Ok();
+}
+
+// The cast back.
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+  std::vector<std::string> wanted = ctx.input_grad("X");
+  if (wanted.empty()) return std::vector<GradOp>{};
+  GradOp op("cast");
+  op.input("X", ctx.output_grad("Out")).output("Out", std::move(wanted));
+  if (const AttrValue* out = ctx.forward().find_attr("out_dtype")) op.attr("in_dtype", *out);
+  if (const AttrValue* in = ctx.forward().find_attr("in_dtype")) op.attr("out_dtype", *in);
+  return std::vector<GradOp>{std::move(op)};
+}
+
+}  // namespace
+
+OpDef cast() {
+  return OpDef("cast")
+      .doc("X with another element type; floats are cut towards zero")
+      .input("X", "any shape")
+      .output("Out", "shape and LoD of X")
+      .required_attr<int32_t>("out_dtype", "element type of Out")
+      .required_attr<int32_t>("in_dtype", "element type of X")
+      .infer(infer)
+      .grad(grad)
+      .flops(elementwise_flops);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,105 @@
+#include "ops/math/defs.h"
+#include "ops/math/matrix_dims.h"
+
+namespace millrace::ops {
+namespace {
+
+bool both_known(const InferContext& ctx) {
+  return dims_known(ctx.input("X")) && dims_known(ctx.input("Y"));
+}
+
+// Fluid 1.x: a vector operand loses its dim in the result only where that dim has size 1, so the
+// product of a column and a row of vectors is a matrix.
+Status infer(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& y = ctx.input("Y");
+  if (!both_known(ctx)) {
+    ctx.set_output("Out", shapeless_meta(x.dtype));
+    return Ok();
+  }
+  const MatrixDims a = left_matrix(x.dims, ctx.attr<bool>("transpose_X"));
+  const MatrixDims b = right_matrix(y.dims, ctx.attr<bool>("transpose_Y"));
+  const int32_t heads = ctx.attr<int32_t>("head_number");
+  if (heads <= 1) MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
+  MILLRACE_ASSIGN_OR_RETURN(Dims dims, product_batch(ctx, a, b));
+  const bool drops_row = x.rank() <= 1 && a.rows == 1;
+  const bool drops_col = y.rank() <= 1 && b.cols == 1;
+  if (!drops_row) dims.push_back(a.rows);
+  // Each head multiplies its part of the columns; the results stand side by side.
+  if (!drops_col) dims.push_back(heads > 1 && b.cols >= 0 ? b.cols * heads : b.cols);
+  ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
+  return Ok();
+}
+
+double flops(const InferContext& ctx) {
+  if (!both_known(ctx)) return 1;
+  return product_flops(ctx, left_matrix(ctx.input("X").dims, ctx.attr<bool>("transpose_X")),
+                       right_matrix(ctx.input("Y").dims, ctx.attr<bool>("transpose_Y")));
+}
+
+// Newer form: vectors are never transposed and always lose their dim.
+Status infer_v2(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& y = ctx.input("Y");
+  if (!both_known(ctx)) {
+    ctx.set_output("Out", shapeless_meta(x.dtype));
+    return Ok();
+  }
+  if (x.dims.empty() || y.dims.empty()) {
+    return ctx.error("X and Y must have a rank of at least 1, found {} and {}", dims_text(x.dims),
+                     dims_text(y.dims));
+  }
+  const MatrixDims a = left_matrix(x.dims, ctx.attr<bool>("trans_x") && x.rank() > 1);
+  const MatrixDims b = right_matrix(y.dims, ctx.attr<bool>("trans_y") && y.rank() > 1);
+  MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
+  MILLRACE_ASSIGN_OR_RETURN(Dims dims, product_batch(ctx, a, b));
+  if (x.rank() > 1) dims.push_back(a.rows);
+  if (y.rank() > 1) dims.push_back(b.cols);
+  ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
+  return Ok();
+}
+
+double flops_v2(const InferContext& ctx) {
+  if (!both_known(ctx)) return 1;
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& y = ctx.input("Y");
+  return product_flops(ctx, left_matrix(x.dims, ctx.attr<bool>("trans_x") && x.rank() > 1),
+                       right_matrix(y.dims, ctx.attr<bool>("trans_y") && y.rank() > 1));
+}
+
+}  // namespace
+
+OpDef matmul() {
+  return OpDef("matmul")
+      .doc("alpha times the product of the last two dims, batched over the others (fluid 1.x)")
+      .input("X", "rank >= 1; a vector is a row")
+      .input("Y", "rank >= 1; a vector is a column")
+      .output("Out", "batch dims, rows of X, columns of Y")
+      .attr("transpose_X", false, "swap the last two dims of X first")
+      .attr("transpose_Y", false, "swap the last two dims of Y first")
+      .attr("alpha", 1.0F, "factor of the result")
+      .attr("head_number", 1, "parts of the columns that are multiplied apart")
+      .range(1)
+      .infer(infer)
+      .grad({.type = "matmul_grad",
+             .inputs = {"Out@GRAD", "X", "Y"},
+             .outputs = {"X@GRAD", "Y@GRAD"}})
+      .flops(flops);
+}
+
+OpDef matmul_v2() {
+  return OpDef("matmul_v2")
+      .doc("product of the last two dims, batched and broadcast over the others")
+      .input("X", "rank >= 1; a vector is a row and leaves no dim")
+      .input("Y", "rank >= 1; a vector is a column and leaves no dim")
+      .output("Out", "batch dims, rows of X, columns of Y")
+      .attr("trans_x", false, "swap the last two dims of X first")
+      .attr("trans_y", false, "swap the last two dims of Y first")
+      .infer(infer_v2)
+      .grad({.type = "matmul_v2_grad",
+             .inputs = {"Out@GRAD", "X", "Y"},
+             .outputs = {"X@GRAD", "Y@GRAD"}})
+      .flops(flops_v2);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,37 @@
+#include "ops/optimizer/defs.h"
+#include "ops/optimizer/update_op.h"
+
+namespace millrace::ops {
+namespace {
+
+constexpr StateSlots kVelocity{"Velocity", "VelocityOut", "running directions"};
+
+}  // namespace
+
+void add_merged_update_ops(OpRegistry& registry) {
+  OpDef lars = merged_update_op(
+      "lars_momentum", "momentum with a rate that follows the norms of parameter and gradient",
+      {kVelocity});
+  registry.add(with_master_param(lars, Arity::kAny)
+                   .required_attr<float>("mu", "share of the old direction")
+                   .attr("lars_coeff", 0.001F, "factor of the local rate")
+                   .attr("lars_weight_decay", std::vector<float>{0.0005F},
+                         "weight decay, one a parameter or one for all")
+                   .attr("epsilon", 0.0F, "added to the divisor of the local rate")
+                   .range(0)
+                   .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
+                   .flops(update_flops<10>));
+
+  OpDef merged =
+      merged_update_op("merged_momentum", "momentum for several parameters", {kVelocity});
+  registry.add(with_master_param(merged, Arity::kAny)
+                   .required_attr<float>("mu", "share of the old direction")
+                   .attr("use_nesterov", false, "look ahead along the direction")
+                   .attr("regularization_method", std::vector<std::string>{},
+                         "decay that is fused into the update, one a parameter")
+                   .attr("regularization_coeff", std::vector<float>{}, "factors of the decay")
+                   .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
+                   .flops(update_flops<5>));
+}
+
+}  // namespace millrace::ops

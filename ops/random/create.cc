@@ -1,0 +1,69 @@
+#include "ops/random/create.h"
+
+namespace millrace::ops {
+namespace {
+
+StatusOr<DType> checked_dtype(const InferContext& ctx) {
+  const DType dtype = ctx.dtype_attr("dtype");
+  if (is_valid(dtype)) return dtype;
+  return ctx.error("attribute 'dtype' is {}, which is no element type",
+                   static_cast<int32_t>(dtype));
+}
+
+}  // namespace
+
+Status infer_created(InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, shape_from_attr(ctx));
+  ctx.set_output("Out", dims ? tensor_meta(dtype, *dims) : shapeless_meta(dtype));
+  return Ok();
+}
+
+Status infer_batch_size_like(InferContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> shape, shape_from_attr(ctx));
+  Dims dims = shape ? *shape : Dims{};
+  const VarMeta& input = ctx.input("Input");
+  const int32_t from = ctx.attr<int32_t>("input_dim_idx");
+  const int32_t to = ctx.attr<int32_t>("output_dim_idx");
+  if (to < 0 || static_cast<size_t>(to) >= dims.size()) {
+    return ctx.error("attribute 'output_dim_idx' is {}, which is outside of [0, {}) for shape {}",
+                     to, dims.size(), dims_text(dims));
+  }
+  int64_t size = -1;
+  if (dims_known(input)) {
+    if (from < 0 || static_cast<size_t>(from) >= input.rank()) {
+      return ctx.error("attribute 'input_dim_idx' is {}, which is outside of [0, {}) for Input {}",
+                       from, input.rank(), dims_text(input.dims));
+    }
+    if (input.lod_level == 0 || from != 0) size = input.dims[static_cast<size_t>(from)];
+  }
+  dims[static_cast<size_t>(to)] = size;
+  ctx.set_output("Out", dtype, dims);
+  return Ok();
+}
+
+OpDef& with_shape_and_dtype(OpDef& def, int32_t dtype) {
+  return def.input("ShapeTensor", "the shape; replaces the attribute", Arity::kOptional)
+      .input("ShapeTensorList", "the shape, one dim a tensor", Arity::kAny)
+      .output("Out", "the new tensor")
+      .attr("shape", std::vector<int64_t>{}, "dims of Out")
+      .range(-1)
+      .attr("dtype", dtype, "element type of Out")
+      .infer(infer_created);
+}
+
+OpDef& with_batch_size_like(OpDef& def) {
+  return def.input("Input", "one of its dims is taken over")
+      .output("Out", "the new tensor")
+      .required_attr<std::vector<int32_t>>("shape", "dims of Out; one is replaced")
+      .range(-1)
+      .attr("input_dim_idx", 0, "dim of Input that is taken")
+      .range(0)
+      .attr("output_dim_idx", 0, "dim of Out that it replaces")
+      .range(0)
+      .attr("dtype", 5, "element type of Out")
+      .infer(infer_batch_size_like);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,41 @@
+#include "ops/infer_helpers.h"
+#include "ops/random/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer_range(InferContext& ctx) {
+  for (const char* const slot : {"Start", "End", "Step"})
+    MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, 1));
+  ctx.set_output("Out", ctx.input("Start").dtype, {-1});
+  return Ok();
+}
+
+Status infer_linspace(InferContext& ctx) {
+  for (const char* const slot : {"Start", "Stop", "Num"})
+    MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, 1));
+  ctx.set_output("Out", ctx.dtype_attr("dtype"), {-1});
+  return Ok();
+}
+
+}  // namespace
+
+void add_sequence_of_number_ops(OpRegistry& registry) {
+  registry.add(OpDef("range")
+                   .doc("numbers from Start in steps of Step, up to but without End")
+                   .input("Start", "one element")
+                   .input("End", "one element")
+                   .input("Step", "one element, not 0")
+                   .output("Out", "rank 1, dtype of Start; how many depends on the values")
+                   .infer(infer_range));
+  registry.add(OpDef("linspace")
+                   .doc("Num numbers at equal distances from Start to Stop, both included")
+                   .input("Start", "one element")
+                   .input("Stop", "one element")
+                   .input("Num", "one integer")
+                   .output("Out", "rank 1")
+                   .attr("dtype", 5, "element type of Out")
+                   .infer(infer_linspace));
+}
+
+}  // namespace millrace::ops

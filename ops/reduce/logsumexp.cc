@@ -1,0 +1,39 @@
+#include "ops/infer_helpers.h"
+#include "ops/reduce/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  if (!dims_known(x)) {
+    ctx.set_output("Out", shapeless_meta(x.dtype));
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(
+      const Dims dims, reduced_dims(ctx, "axis", x.dims, ctx.attr<std::vector<int64_t>>("axis"),
+                                    ctx.attr<bool>("reduce_all"), ctx.attr<bool>("keepdim")));
+  ctx.set_output("Out", x.dtype, dims);
+  return Ok();
+}
+
+double flops(const InferContext& ctx) {
+  return 4 * elementwise_flops(ctx);
+}
+
+}  // namespace
+
+OpDef logsumexp() {
+  return OpDef("logsumexp")
+      .doc("logarithm of the sum of exponentials over axes, without overflow")
+      .input("X", "any shape")
+      .output("Out", "X without the reduced dims, or with 1 in their places")
+      .attr("axis", std::vector<int32_t>{0}, "axes to reduce; empty: all")
+      .attr("keepdim", false, "keep reduced dims with size 1")
+      .attr("reduce_all", false, "reduce every axis, whatever axis says")
+      .infer(infer)
+      .grad({.type = "logsumexp_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
+      .flops(flops);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,42 @@
+#include "ops/infer_helpers.h"
+#include "ops/reduce/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  if (!dims_known(x)) {
+    ctx.set_output("Out", shapeless_meta(x.dtype));
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const Dims dims,
+                            reduced_dims(ctx, "axis", x.dims, {ctx.attr<int64_t>("axis")},
+                                         ctx.attr<bool>("asvector"), ctx.attr<bool>("keepdim")));
+  ctx.set_output("Out", x.dtype, dims);
+  return Ok();
+}
+
+double flops(const InferContext& ctx) {
+  return 3 * elementwise_flops(ctx);
+}
+
+}  // namespace
+
+OpDef p_norm() {
+  return OpDef("p_norm")
+      .doc("p-norm along one axis")
+      .input("X", "any shape")
+      .output("Out", "X without the axis, or with 1 in its place")
+      .attr("porder", 2.0F, "p; 0 counts elements that are not 0, infinities take extremes")
+      .attr("axis", -1, "dim to reduce")
+      .attr("epsilon", 1e-12F, "keeps the gradient finite at 0")
+      .range(0)
+      .attr("keepdim", false, "keep the reduced dim with size 1")
+      .attr("asvector", false, "take X as one vector")
+      .infer(infer)
+      .grad({.type = "p_norm_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
+      .flops(flops);
+}
+
+}  // namespace millrace::ops
