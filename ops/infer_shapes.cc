@@ -2,44 +2,78 @@
 
 #include <llvm/ADT/DenseMap.h>
 
+#include "framework/names.h"
+
 namespace millrace::ops {
 namespace {
+
+const Block* block_at(const Program& program, int32_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= program.block_count()) return nullptr;
+  return &program.block(index);
+}
+
+// Where what is known of a name is kept.
+struct Home {
+  const Block* block = nullptr;  // null: nothing declares the name
+  NameId name{};
+};
+
+// A gradient block runs inside the scopes of its forward block. So the vars of that one come before
+// those of the parent: a step input of a recurrent op has the name of the whole sequence outside,
+// and so has the gradient of a step output, which has the shape of that output.
+Home home_in_forward_block(const Block& block, NameId name) {
+  // Block 0 is what files state for "none".
+  if (block.forward_block().value_or(0) <= 0) return {};
+  const Block* const forward = block_at(block.program(), *block.forward_block());
+  if (forward == nullptr) return {};
+  if (forward->find_var(name) != nullptr) return {forward, name};
+  const llvm::StringRef text = block.program().names().str(name);
+  for (const Var& var : forward->vars()) {
+    if (text.startswith(var.name()) && names::grad(var.name()) == text) return {forward, var.id()};
+  }
+  return {};
+}
+
+// The declaration that a name stands for: in the block itself or in one around it.
+Home find_home(const Block& block, NameId name) {
+  const Program& program = block.program();
+  const Block* b = &block;
+  for (size_t steps = 0; b != nullptr && steps <= program.block_count(); ++steps) {
+    if (b->find_var(name) != nullptr) return {b, name};
+    const Home home = home_in_forward_block(*b, name);
+    if (home.block != nullptr) return home;
+    b = block_at(program, b->parent());
+  }
+  return {};
+}
 
 // Inference over the declarations of a program. What ops set is kept beside the declarations, per
 // block, because a name may be declared anew in a sub-block.
 class ProgramMetas {
  public:
   const VarMeta& find(const Block& block, NameId name) {
-    const Block* b = &block;
-    for (size_t steps = 0; steps <= block.program().block_count(); ++steps) {
-      const auto it = metas_.find({b->index(), name});
-      if (it != metas_.end()) return *it->second;
-      if (const Var* const var = b->find_var(name)) return *store(*b, name, meta_of(var->spec()));
-      if (b->parent() < 0 || static_cast<size_t>(b->parent()) >= block.program().block_count())
-        break;
-      b = &block.program().block(b->parent());
-    }
-    return unknown_;
+    const Home home = find_home(block, name);
+    if (home.block == nullptr) return unknown_;
+    const auto it = metas_.find({home.block->index(), home.name});
+    if (it != metas_.end()) return *it->second;
+    return *store(*home.block, home.name, meta_of(home.block->find_var(home.name)->spec()));
   }
 
-  // Records what an op says of a var, at the block that declares it.
-  void set(const Block& block, NameId name, VarMeta meta) {
-    const Block* b = &block;
-    for (size_t steps = 0; steps <= block.program().block_count(); ++steps) {
-      if (b->find_var(name) != nullptr) {
-        store(*b, name, std::move(meta));
-        return;
-      }
-      if (b->parent() < 0 || static_cast<size_t>(b->parent()) >= block.program().block_count())
-        return;
-      b = &block.program().block(b->parent());
-    }
+  // Records what an op says of a var, at the block that declares it; null if none does.
+  Var* set(const Block& block, NameId name, VarMeta meta) {
+    const Home home = find_home(block, name);
+    if (home.block == nullptr || home.name != name) return nullptr;
+    store(*home.block, name, std::move(meta));
+    return home.block->find_var(name);
   }
 
  private:
   VarMeta* store(const Block& block, NameId name, VarMeta meta) {
     std::unique_ptr<VarMeta>& slot = metas_[{block.index(), name}];
-    slot = std::make_unique<VarMeta>(std::move(meta));
+    // In place: inference functions hold references while they set outputs, which may be the same
+    // var.
+    if (slot == nullptr) slot = std::make_unique<VarMeta>();
+    *slot = std::move(meta);
     return slot.get();
   }
 
@@ -54,20 +88,19 @@ class ProgramMetas {
 class ProgramInferContext final : public InferContext {
  public:
   ProgramInferContext(const OpDef& def, const Op& op, ProgramMetas& metas,
-                      std::vector<NameId>* changed)
+                      std::vector<Var*>& changed)
       : InferContext(def, op), block_(op.block()), metas_(metas), changed_(changed) {}
 
  protected:
   const VarMeta& meta(NameId name) const override { return metas_.find(block_, name); }
   void set_meta(NameId name, VarMeta meta) override {
-    if (changed_ != nullptr) changed_->push_back(name);
-    metas_.set(block_, name, std::move(meta));
+    if (Var* const var = metas_.set(block_, name, std::move(meta))) changed_.push_back(var);
   }
 
  private:
   const Block& block_;
   ProgramMetas& metas_;
-  std::vector<NameId>* changed_;
+  std::vector<Var*>& changed_;
 };
 
 // Writes inferred facts into a declaration; flags and LoD presence stay as they are where nothing
@@ -139,14 +172,11 @@ Status infer_op(const OpRegistry& registry, Op& op) {
   }
   if (def->infer_fn() == nullptr) return Ok();
   ProgramMetas metas;
-  std::vector<NameId> changed;
-  ProgramInferContext context(*def, op, metas, &changed);
+  std::vector<Var*> changed;
+  ProgramInferContext context(*def, op, metas, changed);
   Status status = def->infer_fn()(context);
   if (!status.ok()) return std::move(status).at(op.location());
-  for (const NameId name : changed) {
-    Var* const var = op.block().find_var_recursive(op.name_of(name));
-    if (var != nullptr) apply(*var, metas.find(op.block(), name));
-  }
+  for (Var* const var : changed) apply(*var, metas.find(op.block(), var->id()));
   return Ok();
 }
 
@@ -158,17 +188,15 @@ std::vector<ShapeMismatch> check_shapes(const OpRegistry& registry, const Progra
     for (const Op& op : block.ops()) {
       const OpDef* const def = registry.find(op.type());
       if (def == nullptr || def->infer_fn() == nullptr) continue;
-      std::vector<NameId> changed;
-      ProgramInferContext context(*def, op, metas, &changed);
+      std::vector<Var*> changed;
+      ProgramInferContext context(*def, op, metas, changed);
       Status status = def->infer_fn()(context);
       if (!status.ok()) {
         errors.push_back(std::move(status).at(op.location()));
         continue;
       }
-      for (const NameId name : changed) {
-        const Var* const var = block.find_var_recursive(op.name_of(name));
-        if (var == nullptr) continue;
-        VarMeta inferred = metas.find(block, name);
+      for (const Var* const var : changed) {
+        VarMeta inferred = metas.find(block, var->id());
         if (inferred.has_shape && var->spec().has_tensor() &&
             !same_dims(inferred.dims, var->dims())) {
           ShapeMismatch mismatch;
@@ -178,7 +206,7 @@ std::vector<ShapeMismatch> check_shapes(const OpRegistry& registry, const Progra
           mismatch.inferred = inferred.dims;
           mismatches.push_back(std::move(mismatch));
         }
-        metas.set(block, name, merged(std::move(inferred), var->spec()));
+        metas.set(block, var->id(), merged(std::move(inferred), var->spec()));
       }
     }
   }
