@@ -208,20 +208,21 @@ void Block::rename(llvm::StringRef from, llvm::StringRef to) {
 
 // ---- readers and writers
 
+void Block::link_slot(Op& op, bool is_output, uint32_t slot) {
+  auto& args = is_output ? op.outputs_[slot].args : op.inputs_[slot].args;
+  for (uint32_t a = 0; a < args.size(); ++a) {
+    Arg& arg = args[a];
+    if (arg.use_position != 0) continue;  // linked already
+    Uses& both = uses_[arg.name];
+    UseList& uses = is_output ? both.writes : both.reads;
+    uses.push_back(Use{&op, slot, a});
+    arg.use_position = static_cast<uint32_t>(uses.size());  // position + 1
+  }
+}
+
 void Block::link_uses(Op& op) {
-  auto link = [&](auto& slots, UseList Uses::*list) {
-    for (uint32_t s = 0; s < slots.size(); ++s) {
-      for (uint32_t a = 0; a < slots[s].args.size(); ++a) {
-        Arg& arg = slots[s].args[a];
-        if (arg.use_position != 0) continue;  // linked already
-        UseList& uses = uses_[arg.name].*list;
-        uses.push_back(Use{&op, s, a});
-        arg.use_position = static_cast<uint32_t>(uses.size());  // position + 1
-      }
-    }
-  };
-  link(op.inputs_, &Uses::reads);
-  link(op.outputs_, &Uses::writes);
+  for (uint32_t s = 0; s < op.inputs_.size(); ++s) link_slot(op, false, s);
+  for (uint32_t s = 0; s < op.outputs_.size(); ++s) link_slot(op, true, s);
 }
 
 void Block::unlink_slot_uses(Op& op, bool is_output) {

@@ -129,6 +129,7 @@ class Block {
   Op& insert(OpList::iterator where, std::unique_ptr<Op> op);
   Op& clone_with(Op* where, const Op& other, bool same_ids);
   void link_uses(Op& op);
+  void link_slot(Op& op, bool is_output, uint32_t slot);
   void unlink_uses(Op& op);
   void unlink_slot_uses(Op& op, bool is_output);
   void assign_order(Op& op);

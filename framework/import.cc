@@ -15,10 +15,10 @@ using wire::Field;
 using wire::Reader;
 using wire::Type;
 
-void append_extra(std::shared_ptr<const std::string>& extra, llvm::StringRef bytes) {
-  std::string joined = extra == nullptr ? std::string() : *extra;
-  joined.append(bytes.data(), bytes.size());
-  extra = std::make_shared<const std::string>(std::move(joined));
+// Keeps fields that have no member of their own, null if there were none.
+std::shared_ptr<const std::string> shared_or_null(std::string bytes) {
+  if (bytes.empty()) return nullptr;
+  return std::make_shared<const std::string>(std::move(bytes));
 }
 
 // Reads one program. Errors carry the byte offset; callers add block, op and var as they are known.
@@ -47,6 +47,7 @@ class Importer {
       }
     }
     MILLRACE_RETURN_IF_ERROR(finish(reader, "program"));
+    if (has_op_versions_) program_.set_op_versions(true, std::move(op_versions_));
     if (program_.block_count() == 0) {
       return InvalidProgram("malformed program: no block found in {} bytes", bytes.size())
           .with_hint("is this a serialized ProgramDesc (__model__, .pdmodel)?");
@@ -93,7 +94,6 @@ class Importer {
 
   Status read_op_versions(const Field& field) {
     MILLRACE_RETURN_IF_ERROR(expect(field, Type::kBytes, "op_version_map"));
-    std::vector<OpVersion> versions(program_.op_versions().begin(), program_.op_versions().end());
     Reader reader(field.bytes);
     Field pair;
     while (reader.next(pair)) {
@@ -114,10 +114,10 @@ class Importer {
         }
       }
       MILLRACE_RETURN_IF_ERROR(finish(members, "op version pair"));
-      versions.push_back(std::move(entry));
+      op_versions_.push_back(std::move(entry));
     }
     MILLRACE_RETURN_IF_ERROR(finish(reader, "op_version_map"));
-    program_.set_op_versions(true, std::move(versions));
+    has_op_versions_ = true;
     return Ok();
   }
 
@@ -184,6 +184,8 @@ class Importer {
     std::optional<llvm::StringRef> name;
     bool has_type = false;
     VarSpec spec;
+    std::string extra;
+    std::string type_extra;
     Reader reader(field.bytes);
     Field member;
     Location where;
@@ -203,7 +205,7 @@ class Importer {
           where.var = member.bytes.str();
         } else {
           has_type = true;
-          Status status = read_var_type(member.bytes, spec);
+          Status status = read_var_type(member.bytes, spec, type_extra);
           if (!status.ok()) return std::move(status).at(where);
         }
         continue;
@@ -224,9 +226,11 @@ class Importer {
           spec.stop_gradient = flag;
           break;
         default:
-          append_extra(spec.extra, member.encoded);
+          extra.append(member.encoded.data(), member.encoded.size());
       }
     }
+    spec.extra = shared_or_null(std::move(extra));
+    spec.type_extra = shared_or_null(std::move(type_extra));
     Status status = finish(reader, "var");
     if (!status.ok()) return std::move(status).at(where);
     if (!name || !has_type) {
@@ -239,7 +243,7 @@ class Importer {
     return Ok();
   }
 
-  Status read_var_type(llvm::StringRef bytes, VarSpec& spec) {
+  Status read_var_type(llvm::StringRef bytes, VarSpec& spec, std::string& extra) {
     bool has_kind = false;
     Reader reader(bytes);
     Field member;
@@ -253,7 +257,7 @@ class Importer {
       const bool is_tensor =
           (member.number >= 2 && member.number <= 4) || (member.number >= 8 && member.number <= 12);
       if (!is_tensor || spec.has_tensor()) {
-        append_extra(spec.type_extra, member.encoded);
+        extra.append(member.encoded.data(), member.encoded.size());
         continue;
       }
       MILLRACE_RETURN_IF_ERROR(expect(member, Type::kBytes, "tensor description"));
@@ -393,6 +397,8 @@ class Importer {
   const char* begin_;
   Program& program_;
   AttrReader attrs_;
+  bool has_op_versions_ = false;
+  std::vector<OpVersion> op_versions_;  // the map may come in several parts
 };
 
 }  // namespace

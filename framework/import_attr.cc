@@ -124,6 +124,14 @@ Status read_varints(const Field& field, llvm::StringRef name, std::vector<T>& ou
                           [&](uint64_t v) { out.push_back(static_cast<T>(v)); });
 }
 
+// Any number but 0 is true, also one that does not fit a byte.
+Status read_bools(const Field& field, llvm::StringRef name, std::vector<uint8_t>& out) {
+  std::vector<uint64_t> numbers;
+  MILLRACE_RETURN_IF_ERROR(read_varints(field, name, numbers));
+  for (const uint64_t number : numbers) out.push_back(number != 0 ? 1 : 0);
+  return Ok();
+}
+
 Status read_scalar(const Field& field, llvm::StringRef name, std::vector<Scalar>& out) {
   if (field.type != Type::kBytes) return wrong_wire(name, field);
   Scalar scalar;
@@ -189,7 +197,7 @@ Status read_value(const Field& field, llvm::StringRef name, AttrKind kind, Value
     case AttrKind::kLongs:
       return read_varints(field, name, values.longs);
     case AttrKind::kBools:
-      return read_varints(field, name, values.bools);
+      return read_bools(field, name, values.bools);
     case AttrKind::kFloats:
       return read_fixed(field, name, Type::kFixed32, values.floats);
     case AttrKind::kFloat64s:

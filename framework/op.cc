@@ -156,15 +156,16 @@ void Op::remove_output(llvm::StringRef slot) {
 
 void Op::add_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names) {
   NameTable& table = program().names();
-  block_->unlink_slot_uses(*this, is_output);
   Slot added{table.intern(slot), {}};
   for (const llvm::StringRef name : names) added.args.push_back(Arg{table.intern(name)});
+  // Only the new slot is linked: an op of a hostile file may have millions of them.
   if (is_output) {
     outputs_.push_back(std::move(added));
+    block_->link_slot(*this, true, static_cast<uint32_t>(outputs_.size() - 1));
   } else {
     inputs_.push_back(std::move(added));
+    block_->link_slot(*this, false, static_cast<uint32_t>(inputs_.size() - 1));
   }
-  block_->link_uses(*this);
   touch();
 }
 

@@ -1,15 +1,13 @@
 #include "framework/read_program.h"
 
-#include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "framework/text_form/parse.h"
 
 namespace millrace {
 
 StatusOr<std::unique_ptr<Program>> read_program_bytes(std::string bytes, const std::string& file,
                                                       const ImportOptions& options) {
-  constexpr std::string_view kTextForm = "# millrace program";
-  if (std::string_view(bytes).starts_with(kTextForm))
-    return Unimplemented("reading the text form of programs").in_file(file);
+  if (is_text_form(bytes)) return parse_program(bytes, file, options);
   return import_program(std::make_shared<const std::string>(std::move(bytes)), file, options);
 }
 

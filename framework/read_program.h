@@ -11,8 +11,8 @@ namespace millrace {
 
 /// Reads a program from a file in either form; "-" is standard input.
 ///
-/// The form is told by the content, never by the file's name: text starts with the words
-/// "# millrace program", everything else is a serialized ProgramDesc (__model__, .pb, .pdmodel).
+/// The form is told by the content, never by the file's name: text starts with '#' (print_program()
+/// begins with "# millrace program 1"), a serialized ProgramDesc (__model__, .pb, .pdmodel) cannot.
 /// Errors: those of read_file(), import_program() and parse_program(), each naming the file.
 StatusOr<std::unique_ptr<Program>> read_program(const std::string& path,
                                                 const ImportOptions& options = {});

@@ -1,5 +1,5 @@
-// Any bytes are refused with a status, or read into a program that exports to the same bytes and
-// whose canonical form reads back to itself.
+// Any bytes are refused with a status, or read into a program that exports to the same bytes, whose
+// canonical form reads back to itself, and whose text form reads back to the same elements.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,8 @@
 
 #include "framework/export.h"
 #include "framework/import.h"
+#include "framework/text_form/parse.h"
+#include "framework/text_form/print.h"
 
 namespace {
 
@@ -35,5 +37,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto again = millrace::import_program(form, "canonical");
   require(again.ok(), "the canonical form reads back");
   require(export_program(**again, canonical) == *form, "the canonical form is stable");
+
+  const std::string text = millrace::print_program(**program);
+  const auto parsed = millrace::parse_program(text, "text");
+  require(parsed.ok(), "the text form reads back");
+  require(export_program(**parsed, canonical) == *form, "the text form keeps every fact");
+  require(millrace::print_program(**parsed) == text, "the text form is stable");
+  (*program)->touch();  // from here on elements keep their bytes, not the whole file
+  require(export_program(**parsed) == export_program(**program), "elements keep their bytes");
   return 0;
 }
