@@ -1,6 +1,7 @@
 #include "ops/infer_shapes.h"
 
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/Support/Allocator.h>
 
 #include "framework/names.h"
 
@@ -12,95 +13,180 @@ const Block* block_at(const Program& program, int32_t index) {
   return &program.block(index);
 }
 
-// Where what is known of a name is kept.
-struct Home {
-  const Block* block = nullptr;  // null: nothing declares the name
-  NameId name{};
-};
-
-// A gradient block runs inside the scopes of its forward block. So the vars of that one come before
-// those of the parent: a step input of a recurrent op has the name of the whole sequence outside,
-// and so has the gradient of a step output, which has the shape of that output.
-Home home_in_forward_block(const Block& block, NameId name) {
-  // Block 0 is what files state for "none".
-  if (block.forward_block().value_or(0) <= 0) return {};
-  const Block* const forward = block_at(block.program(), *block.forward_block());
-  if (forward == nullptr) return {};
-  if (forward->find_var(name) != nullptr) return {forward, name};
-  const llvm::StringRef text = block.program().names().str(name);
-  for (const Var& var : forward->vars()) {
-    if (text.startswith(var.name()) && names::grad(var.name()) == text) return {forward, var.id()};
-  }
-  return {};
-}
-
-// The declaration that a name stands for: in the block itself or in one around it.
-Home find_home(const Block& block, NameId name) {
-  const Program& program = block.program();
-  const Block* b = &block;
-  for (size_t steps = 0; b != nullptr && steps <= program.block_count(); ++steps) {
-    if (b->find_var(name) != nullptr) return {b, name};
-    const Home home = home_in_forward_block(*b, name);
-    if (home.block != nullptr) return home;
-    b = block_at(program, b->parent());
-  }
-  return {};
-}
-
-// Inference over the declarations of a program. What ops set is kept beside the declarations, per
-// block, because a name may be declared anew in a sub-block.
-class ProgramMetas {
+// Finds the declaration that a name stands for.
+class HomeFinder {
  public:
-  const VarMeta& find(const Block& block, NameId name) {
-    const Home home = find_home(block, name);
-    if (home.block == nullptr) return unknown_;
-    const auto it = metas_.find({home.block->index(), home.name});
-    if (it != metas_.end()) return *it->second;
-    return *store(*home.block, home.name, meta_of(home.block->find_var(home.name)->spec()));
-  }
+  struct Home {
+    const Var* var = nullptr;  // null: nothing declares the name
+    bool is_likeness = false;  // the var only has the shape of what is named
+  };
 
-  // Records what an op says of a var, at the block that declares it; null if none does.
-  Var* set(const Block& block, NameId name, VarMeta meta) {
-    const Home home = find_home(block, name);
-    if (home.block == nullptr || home.name != name) return nullptr;
-    store(*home.block, name, std::move(meta));
-    return home.block->find_var(name);
+  // In the block itself or in one around it.
+  Home find(const Block& block, NameId name) {
+    const Program& program = block.program();
+    const Block* b = &block;
+    // A parent index always shrinks in a valid program; the counter ends the walk in an invalid
+    // one.
+    for (size_t steps = 0; b != nullptr && steps <= program.block_count(); ++steps) {
+      if (const Var* const var = b->find_var(name)) return {var};
+      const Home home = find_in_forward_block(*b, name);
+      if (home.var != nullptr) return home;
+      b = block_at(program, b->parent());
+    }
+    return {};
   }
 
  private:
-  VarMeta* store(const Block& block, NameId name, VarMeta meta) {
-    std::unique_ptr<VarMeta>& slot = metas_[{block.index(), name}];
-    // In place: inference functions hold references while they set outputs, which may be the same
-    // var.
-    if (slot == nullptr) slot = std::make_unique<VarMeta>();
-    *slot = std::move(meta);
-    return slot.get();
+  using GradNames = llvm::DenseMap<NameId, const Var*>;
+
+  // A gradient block runs inside the scopes of its forward block. So the vars of that one come
+  // before those of the parent: a step input of a recurrent op has the name of the whole sequence
+  // outside, and so has the gradient of a step output, which has the shape of that output.
+  Home find_in_forward_block(const Block& block, NameId name) {
+    // Block 0 is what files state for "none".
+    if (block.forward_block().value_or(0) <= 0) return {};
+    const Block* const forward = block_at(block.program(), *block.forward_block());
+    if (forward == nullptr) return {};
+    if (const Var* const var = forward->find_var(name)) return {var};
+    return {grad_names(*forward).lookup(name), true};
   }
 
-  llvm::DenseMap<std::pair<int32_t, NameId>, std::unique_ptr<VarMeta>> metas_;
+  // Vars of a block by the names of their gradients, as far as the program uses these.
+  const GradNames& grad_names(const Block& block) {
+    std::unique_ptr<GradNames>& grads = grads_[block.index()];
+    if (grads == nullptr) {
+      grads = std::make_unique<GradNames>();
+      for (const Var& var : block.vars()) {
+        if (const auto id = block.program().names().find(names::grad(var.name())))
+          grads->try_emplace(*id, &var);
+      }
+    }
+    return *grads;
+  }
+
+  llvm::DenseMap<int32_t, std::unique_ptr<GradNames>> grads_;
+};
+
+// Where inference finds what is known of a name.
+class MetaSource {
+ public:
+  virtual ~MetaSource() = default;
+  // Null if nothing is known. Addresses stay valid as long as the source.
+  virtual const VarMeta* meta_of_name(NameId name) = 0;
+};
+
+// The declarations that one op sees.
+class DeclaredMetas final : public MetaSource {
+ public:
+  explicit DeclaredMetas(const Op& op) : op_(op) {}
+  const VarMeta* meta_of_name(NameId name) override {
+    std::unique_ptr<VarMeta>& meta = metas_[name];
+    if (meta == nullptr) {
+      const Var* const var = homes_.find(op_.block(), name).var;
+      if (var == nullptr) return nullptr;
+      meta = std::make_unique<VarMeta>(meta_of(var->spec()));
+    }
+    return meta.get();
+  }
+
+  Var* declaration(NameId name) {
+    const HomeFinder::Home home = homes_.find(op_.block(), name);
+    return home.var == nullptr || home.is_likeness ? nullptr
+                                                   : home.var->block().find_var(home.var->id());
+  }
+
+ private:
+  const Op& op_;
+  HomeFinder homes_;
+  llvm::DenseMap<NameId, std::unique_ptr<VarMeta>> metas_;
+};
+
+// Metas of the declared vars of a program: the declarations at first, then what ops set. They are
+// kept beside the program, one for each declaration, because a sub-block may declare a name anew.
+class ProgramMetas final : public MetaSource {
+ public:
+  explicit ProgramMetas(const Program& program) : cache_(program.names().size()) {}
+
+  struct Entry {
+    const Var* var;
+    VarMeta meta;
+  };
+
+  // Chooses the block from which names are looked up.
+  void enter(const Block& block) {
+    block_ = &block;
+    ++round_;
+  }
+
+  // Declaration that an op of the block writes under the name, with its meta; null if there is
+  // none.
+  Entry* target(NameId name) {
+    const Cached& cached = look_up(name);
+    return cached.is_likeness ? nullptr : cached.entry;
+  }
+
+  const VarMeta* meta_of_name(NameId name) override {
+    const Entry* const entry = look_up(name).entry;
+    return entry == nullptr ? nullptr : &entry->meta;
+  }
+
+ private:
+  struct Cached {
+    uint64_t round = 0;
+    Entry* entry = nullptr;
+    bool is_likeness = false;
+  };
+
+  const Cached& look_up(NameId name) {
+    Cached& cached = cache_[static_cast<uint32_t>(name)];
+    if (cached.round != round_) {
+      const HomeFinder::Home home = homes_.find(*block_, name);
+      cached =
+          Cached{round_, home.var == nullptr ? nullptr : entry_of(*home.var), home.is_likeness};
+    }
+    return cached;
+  }
+
+  Entry* entry_of(const Var& var) {
+    Entry*& entry = entries_[&var];
+    if (entry == nullptr) entry = new (storage_.Allocate()) Entry{&var, meta_of(var.spec())};
+    return entry;
+  }
+
+  const Block* block_ = nullptr;
+  uint64_t round_ = 0;
+  HomeFinder homes_;
+  std::vector<Cached> cache_;
+  llvm::DenseMap<const Var*, Entry*> entries_;
+  llvm::SpecificBumpPtrAllocator<Entry> storage_;
+};
+
+// What an op sets is held back until its inference has ended, so that inputs stay what they were
+// for an op that writes one of them, and a failed op changes nothing.
+class ProgramInferContext final : public InferContext {
+ public:
+  using Results = std::vector<std::pair<NameId, VarMeta>>;
+
+  ProgramInferContext(const OpDef& def, const Op& op, MetaSource& metas, Results& results)
+      : InferContext(def, op), metas_(metas), results_(results) {}
+
+ protected:
+  const VarMeta& meta(NameId name) const override {
+    const VarMeta* const known = metas_.meta_of_name(name);
+    return known == nullptr ? unknown_ : *known;
+  }
+  void set_meta(NameId name, VarMeta meta) override {
+    results_.emplace_back(name, std::move(meta));
+  }
+
+ private:
+  MetaSource& metas_;
+  Results& results_;
   VarMeta unknown_ = [] {
     VarMeta meta;
     meta.has_shape = false;
     return meta;
   }();
-};
-
-class ProgramInferContext final : public InferContext {
- public:
-  ProgramInferContext(const OpDef& def, const Op& op, ProgramMetas& metas,
-                      std::vector<Var*>& changed)
-      : InferContext(def, op), block_(op.block()), metas_(metas), changed_(changed) {}
-
- protected:
-  const VarMeta& meta(NameId name) const override { return metas_.find(block_, name); }
-  void set_meta(NameId name, VarMeta meta) override {
-    if (Var* const var = metas_.set(block_, name, std::move(meta))) changed_.push_back(var);
-  }
-
- private:
-  const Block& block_;
-  ProgramMetas& metas_;
-  std::vector<Var*>& changed_;
 };
 
 // Writes inferred facts into a declaration; flags and LoD presence stay as they are where nothing
@@ -171,45 +257,89 @@ Status infer_op(const OpRegistry& registry, Op& op) {
         .at(op.location());
   }
   if (def->infer_fn() == nullptr) return Ok();
-  ProgramMetas metas;
-  std::vector<Var*> changed;
-  ProgramInferContext context(*def, op, metas, changed);
+  DeclaredMetas metas(op);
+  ProgramInferContext::Results results;
+  ProgramInferContext context(*def, op, metas, results);
   Status status = def->infer_fn()(context);
   if (!status.ok()) return std::move(status).at(op.location());
-  for (Var* const var : changed) apply(*var, metas.find(op.block(), var->id()));
+  for (const auto& [name, meta] : results) {
+    if (Var* const var = metas.declaration(name)) apply(*var, meta);
+  }
   return Ok();
 }
 
-std::vector<ShapeMismatch> check_shapes(const OpRegistry& registry, const Program& program,
-                                        std::vector<Status>& errors) {
-  ProgramMetas metas;
-  std::vector<ShapeMismatch> mismatches;
+void observe_shapes(const OpRegistry& registry, const Program& program, ShapeObserver& observer) {
+  ProgramMetas metas(program);
+  std::vector<std::optional<const OpDef*>> defs(program.names().size());
+  ProgramInferContext::Results results;
   for (const Block& block : program.blocks()) {
+    metas.enter(block);
+    int64_t index = -1;
     for (const Op& op : block.ops()) {
-      const OpDef* const def = registry.find(op.type());
-      if (def == nullptr || def->infer_fn() == nullptr) continue;
-      std::vector<Var*> changed;
-      ProgramInferContext context(*def, op, metas, changed);
-      Status status = def->infer_fn()(context);
+      ++index;
+      auto& def = defs[static_cast<uint32_t>(op.type_id())];
+      if (!def) def = registry.find(op.type());
+      if (*def == nullptr || (*def)->infer_fn() == nullptr || !observer.wants(op)) continue;
+      results.clear();
+      ProgramInferContext context(**def, op, metas, results);
+      Status status = (*def)->infer_fn()(context);
       if (!status.ok()) {
-        errors.push_back(std::move(status).at(op.location()));
+        observer.failed(op, index, std::move(status));
         continue;
       }
-      for (const Var* const var : changed) {
-        VarMeta inferred = metas.find(block, var->id());
-        if (inferred.has_shape && var->spec().has_tensor() &&
-            !same_dims(inferred.dims, var->dims())) {
-          ShapeMismatch mismatch;
-          mismatch.place = op.location();
-          mismatch.place.var = var->name().str();
-          mismatch.declared.assign(var->dims().begin(), var->dims().end());
-          mismatch.inferred = inferred.dims;
-          mismatches.push_back(std::move(mismatch));
-        }
-        metas.set(block, var->id(), merged(std::move(inferred), var->spec()));
+      for (auto& [name, meta] : results) {
+        ProgramMetas::Entry* const entry = metas.target(name);
+        if (entry == nullptr) continue;
+        observer.inferred(op, index, *entry->var, meta);
+        const VarSpec& declared = entry->var->spec();
+        if (meta.has_shape && declared.has_tensor() && !same_dims(meta.dims, declared.dims))
+          observer.mismatch(op, index, *entry->var, meta);
+        entry->meta = merged(std::move(meta), declared);
       }
     }
   }
+}
+
+namespace {
+
+class ShapeLists final : public ShapeObserver {
+ public:
+  ShapeLists(std::vector<Status>& errors, std::vector<ShapeMismatch>& mismatches)
+      : errors_(errors), mismatches_(mismatches) {}
+
+  void failed(const Op& op, int64_t index, Status status) override {
+    errors_.push_back(std::move(status).at(place(op, index)));
+  }
+  void mismatch(const Op& op, int64_t index, const Var& var, const VarMeta& meta) override {
+    ShapeMismatch mismatch;
+    mismatch.place = place(op, index);
+    mismatch.place.var = var.name().str();
+    mismatch.declared.assign(var.dims().begin(), var.dims().end());
+    mismatch.inferred = meta.dims;
+    mismatches_.push_back(std::move(mismatch));
+  }
+
+ private:
+  static Location place(const Op& op, int64_t index) {
+    Location where;
+    where.block = op.block().index();
+    where.op = index;
+    where.op_type = op.type().str();
+    where.source = source_line(op);
+    return where;
+  }
+
+  std::vector<Status>& errors_;
+  std::vector<ShapeMismatch>& mismatches_;
+};
+
+}  // namespace
+
+std::vector<ShapeMismatch> check_shapes(const OpRegistry& registry, const Program& program,
+                                        std::vector<Status>& errors) {
+  std::vector<ShapeMismatch> mismatches;
+  ShapeLists lists(errors, mismatches);
+  observe_shapes(registry, program, lists);
   return mismatches;
 }
 

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/finding.h"
+#include "framework/program.h"
+
+namespace millrace {
+
+/// Bounds that a program has to keep before anything looks at its ops. All are inclusive.
+struct StructureLimits {
+  /// Largest declared dense tensor, in bytes; unknown dims count as 1. Sparse tables are bounded by
+  /// the 64-bit product only, for they hold some of their rows.
+  int64_t max_tensor_bytes = int64_t{1} << 40;
+  int32_t max_rank = 9;
+  int32_t max_block_depth = 256;  ///< nested blocks, block 0 not counted
+  int64_t max_name_bytes = 4096;
+};
+
+/// What the structure allows to be checked next.
+struct StructureFacts {
+  /// False if indices or parents are wrong, so that blocks form no tree: nothing may then walk from
+  /// a block to its parents.
+  bool is_tree = true;
+  /// False if a declaration has impossible dims or numbers, so that inference must not see it.
+  bool shapes_are_sane = true;
+};
+
+/// Bytes of a dense tensor with unknown dims counted as 1; nullopt if a dim is below -1 or the
+/// product does not fit 64 bits. A dim of 0 makes the tensor empty, the other dims must fit all the
+/// same.
+std::optional<int64_t> tensor_bytes(DType dtype, llvm::ArrayRef<int64_t> dims);
+
+/// Checks the rules of a program that need no op schema: block tree, declarations, names, version.
+///
+/// Walks are iterative; cost is linear in the size of the program. Appends every fault to findings.
+/// Source: design/reliability.md section 6, rules 1, 2, 4 and 7.
+StructureFacts verify_structure(const Program& program, const StructureLimits& limits,
+                                FindingList& findings);
+
+}  // namespace millrace
