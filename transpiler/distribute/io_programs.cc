@@ -1,0 +1,205 @@
+#include "transpiler/distribute/io_programs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "transpiler/distribute/op_builder.h"
+#include "transpiler/distribute/roles.h"
+
+namespace millrace::transpiler {
+namespace {
+
+using Pieces = std::vector<const DistributedVar*>;
+using RemoteVars = std::vector<std::pair<std::string, Pieces>>;
+
+constexpr const char* kTableFolder = "__lookup_table__";
+
+RemoteVars remote_vars(const VarsDistributed& overview) {
+  return overview.get_distributed_vars_by_vtypes({"Optimizer", "RemotePrefetch"});
+}
+
+std::string join_path(const std::string& directory, const std::string& name) {
+  return directory.back() == '/' ? directory + name : directory + "/" + name;
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::string out;
+  for (const int64_t dim : shape) out += (out.empty() ? "" : ",") + std::to_string(dim);
+  return out;
+}
+
+Status check_distributed(const ProgramProperties& properties, const std::string& directory,
+                         const char* action) {
+  if (!properties.is_distributed) {
+    return InvalidArgument("cannot {}: the program is not distributed", action);
+  }
+  if (directory.empty()) return InvalidArgument("cannot {}: the directory has no name", action);
+  return Ok();
+}
+
+// Places of the pieces in the file: by block_id if the var is cut, else as listed.
+// Errors: a gap or an overlap; the original would write a broken file.
+StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Pieces& pieces) {
+  std::vector<size_t> order(pieces.size());
+  if (!pieces.front()->is_slice) {
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    return order;
+  }
+  constexpr size_t kFree = SIZE_MAX;
+  std::fill(order.begin(), order.end(), kFree);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const int64_t place = pieces[i]->block_id;
+    if (place < 0 || place >= static_cast<int64_t>(pieces.size()) ||
+        order[static_cast<size_t>(place)] != kFree) {
+      return Status(StatusCode::kInvalidData,
+                    fmt::format("cannot save {}: its {} slices have block_id {} twice or out of "
+                                "range",
+                                quoted(origin), pieces.size(), place));
+    }
+    order[static_cast<size_t>(place)] = i;
+  }
+  int64_t covered = 0;
+  for (const size_t i : order) {
+    const std::optional<int64_t> count = element_count(pieces[i]->slice.shape);
+    if (pieces[i]->offset != covered || !count || *count < 0) {
+      return InvalidData("cannot save {}: slice {} starts at element {}, expected {}",
+                         quoted(origin), pieces[i]->block_id, pieces[i]->offset, covered);
+    }
+    covered += *count;
+  }
+  const std::optional<int64_t> whole = element_count(pieces.front()->origin.shape);
+  if (!whole || *whole != covered) {
+    return InvalidData("cannot save {}: its slices hold {} elements, expected {}", quoted(origin),
+                       covered, whole.value_or(-1));
+  }
+  return order;
+}
+
+Status append_recv_save(Block& block, const std::string& origin, const Pieces& pieces,
+                        const std::string& directory) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<size_t> order, piece_order(origin, pieces));
+  std::vector<std::string> shapes;
+  std::vector<std::string> local_names;
+  std::vector<std::string> remote_names;
+  std::vector<std::string> endpoints;
+  for (const size_t i : order) {
+    const DistributedVar& piece = *pieces[i];
+    if (piece.endpoint.empty()) {
+      return InvalidData("cannot save {}: its slice {} has no endpoint", quoted(origin),
+                         quoted(piece.slice.name));
+    }
+    shapes.push_back(shape_text(piece.slice.shape));
+    // The number is the place in the overview, not in the file.
+    local_names.push_back(piece.slice.name + ".slice." + std::to_string(i));
+    remote_names.push_back(piece.slice.name);
+    endpoints.push_back(piece.endpoint);
+  }
+  Op& op = block.append_op("recv_save");
+  op.set_int("trainer_id", 0)
+      .set_attr("shape", AttrValue::of_longs(pieces.front()->origin.shape))
+      .set_strings("slice_shapes", std::move(shapes))
+      .set_strings("slice_varnames", std::move(local_names))
+      .set_strings("remote_varnames", std::move(remote_names))
+      .set_strings("endpoints", std::move(endpoints))
+      .set_string("file_path", join_path(directory, origin));
+  finish(op, role::kForward);
+  return Ok();
+}
+
+VarSpec loaded_spec(const VarFacts& facts) {
+  VarSpec spec = VarSpec::tensor(static_cast<DType>(facts.dtype), facts.shape);
+  spec.kind = static_cast<VarKind>(facts.type);
+  if (spec.kind == VarKind::kSelectedRows) spec.form = TensorForm::kSelectedRows;
+  spec.persistable = true;
+  return spec;
+}
+
+}  // namespace
+
+bool is_persistable(const Var& var) {
+  switch (var.kind()) {
+    case VarKind::kFeedMinibatch:
+    case VarKind::kFetchList:
+    case VarKind::kReader:
+      return false;
+    default:
+      return var.persistable();
+  }
+}
+
+std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDistributed& overview,
+                                           const ProgramProperties& properties) {
+  std::set<std::string> taken{properties.distributed_lookup_table};
+  for (const auto& [origin, pieces] : remote_vars(overview)) taken.insert(origin);
+  std::vector<const Var*> out;
+  for (const Block& block : trainer.blocks()) {
+    for (const Var& var : block.vars()) {
+      if (!is_persistable(var) || var.kind() == VarKind::kRaw) continue;
+      if (taken.insert(var.name().str()).second) out.push_back(&var);
+    }
+  }
+  return out;
+}
+
+StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDistributed& overview,
+                                          const ProgramProperties& properties,
+                                          const std::string& directory) {
+  MILLRACE_RETURN_IF_ERROR(check_distributed(properties, directory, "save persistable vars"));
+  SavePrograms out;
+  for (const Var* const var : locally_saved_vars(trainer, overview, properties)) {
+    out.local_vars.push_back(var->name().str());
+  }
+  if (!properties.is_chief) return out;
+  const RemoteVars remote = remote_vars(overview);
+  if (!remote.empty()) {
+    auto program = Program::create();
+    for (const auto& [origin, pieces] : remote) {
+      MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), origin, pieces, directory));
+    }
+    out.remote.push_back(std::move(program));
+  }
+  if (!properties.distributed_lookup_table.empty()) {
+    auto program = Program::create();
+    Op& notify = program->root().append_op("checkpoint_notify");
+    notify.set_strings("epmap", properties.endpoints)
+        .set_string("dir", join_path(directory, kTableFolder))
+        .set_string("lookup_table", properties.distributed_lookup_table);
+    finish(notify, role::kForward);
+    out.remote.push_back(std::move(program));
+  }
+  return out;
+}
+
+StatusOr<std::unique_ptr<Program>> make_load_program(const VarsDistributed& overview,
+                                                     const ProgramProperties& properties,
+                                                     const std::string& directory) {
+  MILLRACE_RETURN_IF_ERROR(check_distributed(properties, directory, "load persistable vars"));
+  if (properties.ps_endpoint.empty()) {
+    return InvalidArgument(
+        "cannot load persistable vars: current_endpoint was not set in transpile()");
+  }
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const DistributedVar* const var :
+       overview.get_distributed_vars_by_ep(properties.ps_endpoint)) {
+    const VarFacts& target = var->is_slice ? var->slice : var->origin;
+    block.declare(target.name, loaded_spec(target));
+    Op& load = block.append_op("load").set_output("Out", target.name);
+    load.set_string("file_path", join_path(directory, var->origin.name));
+    if (var->is_slice) {
+      load.set_attr("seek", AttrValue::of_long(var->offset));
+      load.set_attr("shape", AttrValue::of_longs(target.shape));
+    } else {
+      load.set_attr("seek", AttrValue::of_long(-1));
+    }
+    finish(load, role::kForward);
+  }
+  // The original ends with an op that frees whole copies; slices are read directly, so there are
+  // none.
+  finish(block.append_op("delete_var"), role::kForward);
+  return program;
+}
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,174 @@
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::transpiler {
+namespace {
+
+using Json = nlohmann::json;
+
+// Reads members of one JSON object and keeps the first error; later reads then do nothing.
+class Reader {
+ public:
+  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+    if (!object_.is_object()) fail("", "an object");
+  }
+
+  void read(const char* name, bool& out) {
+    if (const Json* const value = member(name, &Json::is_boolean, "true or false")) {
+      out = value->get<bool>();
+    }
+  }
+  void read(const char* name, std::string& out, bool nullable = false) {
+    const Json* const found = find(name);
+    if (nullable && found != nullptr && found->is_null()) {
+      out.clear();
+    } else if (const Json* const value = member(name, &Json::is_string, "a string")) {
+      out = value->get<std::string>();
+    }
+  }
+  void read(const char* name, int64_t& out) {
+    const Json* const value = member(name, &Json::is_number_integer, "an integer");
+    if (value == nullptr) return;
+    if (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX) {
+      fail(name, "an integer of 63 bits");
+    } else {
+      out = value->get<int64_t>();
+    }
+  }
+  void read(const char* name, int32_t& out) {
+    int64_t wide = 0;
+    read(name, wide);
+    if (wide < INT32_MIN || wide > INT32_MAX) {
+      fail(name, "an integer of 31 bits");
+    } else {
+      out = static_cast<int32_t>(wide);
+    }
+  }
+  void read(const char* name, std::vector<int64_t>& out) {
+    const Json* const items = list(name);
+    if (items == nullptr) return;
+    for (const Json& item : *items) {
+      if (!item.is_number_integer()) return fail(name, "a list of integers");
+      out.push_back(item.get<int64_t>());
+    }
+  }
+  void read(const char* name, std::vector<std::string>& out) {
+    const Json* const items = list(name);
+    if (items == nullptr) return;
+    for (const Json& item : *items) {
+      if (!item.is_string()) return fail(name, "a list of strings");
+      out.push_back(item.get<std::string>());
+    }
+  }
+  /// Null, with an error, if the member is absent or of another kind.
+  const Json* list(const char* name) { return member(name, &Json::is_array, "a list"); }
+  const Json* object(const char* name) { return member(name, &Json::is_object, "an object"); }
+
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  const Json* find(const char* name) const {
+    if (!object_.is_object()) return nullptr;
+    const auto it = object_.find(name);
+    return it == object_.end() ? nullptr : &*it;
+  }
+  const Json* member(const char* name, bool (Json::*is_kind)() const noexcept, const char* kind) {
+    const Json* const value = find(name);
+    if (value != nullptr && (value->*is_kind)()) return value;
+    fail(name, kind);
+    return nullptr;
+  }
+  void fail(const std::string& name, const char* expected) {
+    if (!status_.ok()) return;
+    const std::string where = path_ + (path_.empty() || name.empty() ? "" : ".") + name;
+    status_ =
+        InvalidData("slices.json: {} is not {}", where.empty() ? "the file" : where, expected);
+  }
+
+  const Json& object_;
+  std::string path_;
+  Status status_;
+};
+
+StatusOr<VarFacts> read_facts(Reader& parent, const char* name, const std::string& path) {
+  const Json* const object = parent.object(name);
+  if (object == nullptr) return parent.status();
+  Reader reader(*object, path + "." + name);
+  VarFacts facts;
+  reader.read("name", facts.name);
+  reader.read("shape", facts.shape);
+  reader.read("dtype", facts.dtype);
+  reader.read("type", facts.type);
+  reader.read("lod_level", facts.lod_level);
+  reader.read("persistable", facts.persistable);
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  if (!is_valid(static_cast<DType>(facts.dtype)) || !is_valid(static_cast<VarKind>(facts.type))) {
+    return InvalidData("slices.json: {}.{} has dtype {} and type {}, which do not exist", path,
+                       name, facts.dtype, facts.type);
+  }
+  return facts;
+}
+
+StatusOr<DistributedVar> read_var(const Json& item, const std::string& path) {
+  Reader reader(item, path);
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  DistributedVar var;
+  MILLRACE_ASSIGN_OR_RETURN(var.origin, read_facts(reader, "origin", path));
+  MILLRACE_ASSIGN_OR_RETURN(var.slice, read_facts(reader, "slice", path));
+  reader.read("is_slice", var.is_slice);
+  reader.read("block_id", var.block_id);
+  reader.read("offset", var.offset);
+  reader.read("vtype", var.vtype);
+  reader.read("endpoint", var.endpoint);
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  return var;
+}
+
+Status check_schema(Reader& file) {
+  std::string schema;
+  int64_t version = 0;
+  file.read("schema", schema);
+  file.read("version", version);
+  MILLRACE_RETURN_IF_ERROR(file.status());
+  if (schema != kSlicesSchema) {
+    return InvalidData("slices.json: schema is {}, expected {}", millrace::quoted(schema),
+                       millrace::quoted(kSlicesSchema));
+  }
+  if (version < 1 || version > kSlicesVersion) {
+    return InvalidData("slices.json: version is {}, this build reads 1 to {}", version,
+                       kSlicesVersion);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
+  const Json file = Json::parse(text, nullptr, false);
+  if (file.is_discarded()) return InvalidData("slices.json: the text is no JSON");
+  Reader top(file, "");
+  MILLRACE_RETURN_IF_ERROR(check_schema(top));
+  const Json* const overview = top.object("overview");
+  if (overview == nullptr) return top.status();
+  Reader reader(*overview, "overview");
+  SlicesFile out;
+  reader.read("is_distributed", out.properties.is_distributed);
+  reader.read("is_chief", out.properties.is_chief);
+  reader.read("ps_endpoint", out.properties.ps_endpoint, true);
+  reader.read("endpoints", out.properties.endpoints);
+  reader.read("distributed_lookup_table", out.properties.distributed_lookup_table, true);
+  const Json* const vars = reader.list("vars");
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  int64_t index = 0;
+  for (const Json& item : *vars) {
+    MILLRACE_ASSIGN_OR_RETURN(DistributedVar var,
+                              read_var(item, fmt::format("overview.vars[{}]", index++)));
+    out.overview.add_distributed_var(std::move(var));
+  }
+  return out;
+}
+
+}  // namespace millrace::transpiler
