@@ -10,7 +10,9 @@ void register_all(OpRegistry& registry);
 /// One function a folder, in <folder>/register.cc; each adds the ops whose definitions stand there.
 void register_activation(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
+void register_loss(OpRegistry& registry);
 void register_math(OpRegistry& registry);
+void register_metric(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_random(OpRegistry& registry);
 void register_reduce(OpRegistry& registry);

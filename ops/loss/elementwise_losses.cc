@@ -1,0 +1,91 @@
+#include "ops/infer_helpers.h"
+#include "ops/loss/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+// The first input slot is the prediction, the second what it is compared with; every output has the
+// shape of the prediction. Old programs pair [n, 1] with [n].
+Status infer(InferContext& ctx) {
+  const auto inputs = ctx.def().inputs();
+  MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, inputs[0].name, inputs[1].name));
+  for (const SlotDef& output : ctx.def().outputs()) ctx.copy(inputs[0].name, output.name);
+  return Ok();
+}
+
+OpDef loss(llvm::StringRef type, llvm::StringRef doc, llvm::StringRef prediction,
+           llvm::StringRef truth) {
+  OpDef def(type);
+  def.doc(doc)
+      .input(prediction, "predictions")
+      .input(truth, "what they should be, shape of the predictions")
+      .infer(infer)
+      .flops(elementwise_flops);
+  return def;
+}
+
+void add_classification(OpRegistry& registry) {
+  registry.add(loss("bce_loss", "cross entropy of probabilities and labels in [0, 1]", "X", "Label")
+                   .output("Out", "shape of X")
+                   .grad({.type = "bce_loss_grad",
+                          .inputs = {"Label", "Out@GRAD", "X"},
+                          .outputs = {"X@GRAD"}})
+                   .inplace("X", "Out"));
+  registry.add(loss("log_loss", "negative log likelihood of probabilities", "Predicted", "Labels")
+                   .output("Loss", "shape of Predicted")
+                   .required_attr<float>("epsilon", "added inside the logarithms")
+                   .range(0)
+                   .grad({.type = "log_loss_grad",
+                          .inputs = {"Labels", "Loss@GRAD", "Predicted"},
+                          .outputs = {"Predicted@GRAD"}}));
+  registry.add(loss("hinge_loss", "max(0, 1 - (2 * Labels - 1) * Logits)", "Logits", "Labels")
+                   .output("Loss", "shape of Logits")
+                   .grad({.type = "hinge_loss_grad",
+                          .inputs = {"Labels", "Logits", "Loss@GRAD"},
+                          .outputs = {"Logits@GRAD"}}));
+  registry.add(loss("sigmoid_cross_entropy_with_logits",
+                    "cross entropy of sigmoid(X) and labels in [0, 1]", "X", "Label")
+                   .input("pos_weight", "factors of the positive term", Arity::kOptional)
+                   .output("Out", "shape of X")
+                   .attr("normalize", false, "divide by the number of labels that count")
+                   .attr("ignore_index", -100, "label that gives loss 0")
+                   .grad({.type = "sigmoid_cross_entropy_with_logits_grad",
+                          .inputs = {"Label", "Out@GRAD", "X", "pos_weight"},
+                          .outputs = {"X@GRAD"}})
+                   .inplace("X", "Out"));
+  registry.add(loss("teacher_student_sigmoid_loss",
+                    "click loss plus distillation loss; the label's range says which", "X", "Label")
+                   .output("Y", "shape of X")
+                   .attr("soft_max_up_bound", 15.0F, "upper bound of X in the gradient")
+                   .attr("soft_max_lower_bound", -15.0F, "lower bound of X in the gradient")
+                   .grad({.type = "teacher_student_sigmoid_loss_grad",
+                          .inputs = {"Label", "X", "Y@GRAD"},
+                          .outputs = {"X@GRAD"}}));
+}
+
+void add_huber(OpRegistry& registry) {
+  registry.add(loss("huber_loss", "squared error near 0, absolute error beyond delta", "X", "Y")
+                   .output("Out", "shape of X")
+                   .intermediate("Residual", "Y - X")
+                   .required_attr<float>("delta", "where the loss becomes linear")
+                   .grad({.type = "huber_loss_grad",
+                          .inputs = {"Out@GRAD", "Residual"},
+                          .outputs = {"X@GRAD", "Y@GRAD"},
+                          .shape_like = {{"X@GRAD", "Residual"}, {"Y@GRAD", "Residual"}}}));
+  registry.add(loss("modified_huber_loss", "squared hinge, linear for values below -1", "X", "Y")
+                   .intermediate("IntermediateVal", "X * (2 * Y - 1)")
+                   .output("Out", "shape of X")
+                   .grad({.type = "modified_huber_loss_grad",
+                          .inputs = {"IntermediateVal", "Out@GRAD", "Y"},
+                          .outputs = {"X@GRAD"},
+                          .shape_like = {{"X@GRAD", "IntermediateVal"}}}));
+}
+
+}  // namespace
+
+void add_elementwise_losses(OpRegistry& registry) {
+  add_classification(registry);
+  add_huber(registry);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,34 @@
+#include "ops/infer_helpers.h"
+#include "ops/loss/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Target"));
+  if (ctx.attr<std::string>("reduction") == "none") {
+    ctx.copy("X", "Loss");
+  } else {
+    ctx.set_output("Loss", ctx.input("X").dtype, {});
+  }
+  return Ok();
+}
+
+}  // namespace
+
+OpDef kldiv_loss() {
+  return OpDef("kldiv_loss")
+      .doc("divergence of two distributions, X given as logarithms")
+      .input("X", "logarithms of probabilities")
+      .input("Target", "probabilities, shape of X")
+      .output("Loss", "shape of X, or rank 0")
+      .attr("reduction", "mean", "how the values are put together")
+      .one_of({"none", "mean", "sum", "batchmean"})
+      .infer(infer)
+      .grad({.type = "kldiv_loss_grad",
+             .inputs = {"Loss@GRAD", "Target", "X"},
+             .outputs = {"X@GRAD"}})
+      .flops(elementwise_flops);
+}
+
+}  // namespace millrace::ops

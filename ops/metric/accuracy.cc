@@ -1,0 +1,37 @@
+#include "ops/infer_helpers.h"
+#include "ops/metric/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Out", "Indices"));
+  const VarMeta& indices = ctx.input("Indices");
+  const VarMeta& label = ctx.input("Label");
+  if (dims_known(indices) && dims_known(label) && !indices.dims.empty() && !label.dims.empty() &&
+      !dims_agree(indices.dims[0], label.dims[0])) {
+    return ctx.error("Indices and Label must have as many rows, found {} and {}",
+                     dims_text(indices.dims), dims_text(label.dims));
+  }
+  ctx.set_output("Accuracy", DType::kFloat32, {});
+  ctx.set_output("Correct", DType::kInt32, {});
+  ctx.set_output("Total", DType::kInt32, {});
+  return Ok();
+}
+
+}  // namespace
+
+OpDef accuracy() {
+  return OpDef("accuracy")
+      .doc("share of rows whose label is among the predicted classes")
+      .input("Out", "scores of the best k classes [n, k]")
+      .input("Indices", "the best k classes [n, k]")
+      .input("Label", "the right classes [n, 1]")
+      .output("Accuracy", "rank 0; fluid 1.x declares [1]")
+      .output("Correct", "number of hits")
+      .output("Total", "number of rows")
+      .infer(infer)
+      .flops(elementwise_flops);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,47 @@
+#include "ops/infer_helpers.h"
+#include "ops/metric/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Predict", 1, 2));
+  const VarMeta& predict = ctx.input("Predict");
+  const VarMeta& label = ctx.input("Label");
+  if (dims_known(predict) && dims_known(label) && !label.dims.empty() &&
+      !dims_agree(predict.dims[0], label.dims[0])) {
+    return ctx.error("Predict and Label must have as many rows, found {} and {}",
+                     dims_text(predict.dims), dims_text(label.dims));
+  }
+  ctx.set_output("AUC", DType::kFloat64, {});
+  ctx.copy("StatPos", "StatPosOut");
+  ctx.copy("StatNeg", "StatNegOut");
+  return Ok();
+}
+
+}  // namespace
+
+OpDef auc() {
+  return OpDef("auc")
+      .doc("area under the curve, from counts by score that are kept over steps")
+      .input("Predict", "probabilities [n, 2] or [n, 1]; the last column is the positive class")
+      .input("Label", "0 or 1 [n, 1]")
+      .input("StatPos", "positives by score bucket, int64")
+      .input("StatNeg", "negatives by score bucket, int64")
+      .input("InsTagWeight", "weight 0 leaves a row out", Arity::kOptional)
+      .output("AUC", "f64, rank 0; fluid 1.x declares [1]")
+      .output("StatPosOut", "the counts after the step, the same var")
+      .output("StatNegOut", "the counts after the step, the same var")
+      .attr("curve", "ROC", "which curve")
+      .one_of({"ROC", "PR"})
+      .attr("num_thresholds", (1 << 12) * 2 - 1, "number of buckets, less 1")
+      .range(1)
+      .attr("slide_steps", 1, "steps that count; 0: all")
+      .range(0)
+      .infer(infer)
+      .flops(elementwise_flops)
+      .inplace("StatPos", "StatPosOut")
+      .inplace("StatNeg", "StatNegOut");
+}
+
+}  // namespace millrace::ops

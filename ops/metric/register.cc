@@ -1,0 +1,13 @@
+#include "ops/metric/defs.h"
+#include "ops/register_all.h"
+
+namespace millrace::ops {
+
+void register_metric(OpRegistry& registry) {
+  registry.add(accuracy());
+  registry.add(auc());
+  registry.add(mean_iou());
+  registry.add(precision_recall());
+}
+
+}  // namespace millrace::ops
