@@ -94,10 +94,10 @@ void add_cross_entropy_ops(OpRegistry& registry) {
                    .intermediate("XShape", "shape of X")
                    .intermediate("MatchX", "probability of the label")
                    .attr("ignore_index", -100, "class that gives loss 0")
-                   .grad({.type = "cross_entropy2_grad",
+                   .grad({.type = "cross_entropy_grad2",
                           .inputs = {"Label", "MatchX", "XShape", "Y@GRAD"},
                           .outputs = {"X@GRAD"}}));
-  registry.add(OpDef("cross_entropy2_grad")
+  registry.add(OpDef("cross_entropy_grad2")
                    .doc("gradient of cross_entropy2")
                    .input("Label", "class numbers")
                    .input("MatchX", "probability of the label")
