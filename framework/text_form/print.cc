@@ -8,6 +8,7 @@
 #include "framework/text_form/value.h"
 
 namespace millrace {
+namespace text_form {
 namespace {
 
 // Width of a line, unless a single attribute is longer.
@@ -28,7 +29,7 @@ void append_unknown(std::string& out, const char* what, const Bytes& bytes) {
 }
 
 void append_name(std::string& out, llvm::StringRef name) {
-  if (text_form::is_plain_name(name)) {
+  if (is_plain_name(name)) {
     out.append(name.data(), name.size());
   } else {
     out += quoted({name.data(), name.size()});
@@ -37,7 +38,7 @@ void append_name(std::string& out, llvm::StringRef name) {
 
 // A name where a keyword could stand, too.
 void append_free_name(std::string& out, llvm::StringRef name) {
-  if (text_form::is_keyword(name)) {
+  if (is_keyword(name)) {
     out += quoted({name.data(), name.size()});
   } else {
     append_name(out, name);
@@ -165,10 +166,11 @@ void append_block(std::string& out, const Block& block, const TextOptions& optio
 }
 
 }  // namespace
+}  // namespace text_form
 
 std::string print_name(llvm::StringRef name) {
   std::string out;
-  append_name(out, name);
+  text_form::append_name(out, name);
   return out;
 }
 
@@ -192,13 +194,13 @@ std::string print_var_type(const VarSpec& spec) {
 
 std::string print_var(const Var& var) {
   std::string out;
-  append_var(out, var);
+  text_form::append_var(out, var);
   return out;
 }
 
 std::string print_op(const Op& op, const TextOptions& options) {
   std::string out;
-  append_op(out, op, options, "");
+  text_form::append_op(out, op, options, "");
   return out;
 }
 
@@ -207,7 +209,7 @@ std::string print_program(const Program& program, const TextOptions& options) {
   if (!options.attrs) {
     out += ", without attributes";
   } else if (!options.callstack) {
-    out += fmt::format(", without {}", kCallstack);
+    out += fmt::format(", without {}", text_form::kCallstack);
   }
   out += '\n';
   if (program.has_version())
@@ -219,10 +221,10 @@ std::string print_program(const Program& program, const TextOptions& options) {
     out += "}\n";
   }
   if (program.unknown() != nullptr) {
-    append_hex(out, "unknown=", *program.unknown());
+    text_form::append_hex(out, "unknown=", *program.unknown());
     out += '\n';
   }
-  for (const Block& block : program.blocks()) append_block(out, block, options);
+  for (const Block& block : program.blocks()) text_form::append_block(out, block, options);
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include "framework/text_form/print.h"
 
 namespace millrace {
+namespace text_form {
 namespace {
 
 void append_long(std::string& out, int64_t value) {
@@ -110,6 +111,7 @@ void append_list_value(std::string& out, const AttrValue& value) {
 }
 
 }  // namespace
+}  // namespace text_form
 
 void append_value(std::string& out, const AttrValue& value) {
   switch (value.kind()) {
@@ -117,7 +119,7 @@ void append_value(std::string& out, const AttrValue& value) {
       out += std::to_string(value.integer());
       return;
     case AttrKind::kLong:
-      return append_long(out, value.integer());
+      return text_form::append_long(out, value.integer());
     case AttrKind::kBlock:
       out += '^' + std::to_string(value.integer());
       return;
@@ -125,9 +127,9 @@ void append_value(std::string& out, const AttrValue& value) {
       out += value.boolean() ? "true" : "false";
       return;
     case AttrKind::kFloat:
-      return append_float32(out, value.float32());
+      return text_form::append_float32(out, value.float32());
     case AttrKind::kFloat64:
-      return append_float64(out, value.float64());
+      return text_form::append_float64(out, value.float64());
     case AttrKind::kString:
       out += quoted({value.string().data(), value.string().size()});
       return;
@@ -135,9 +137,9 @@ void append_value(std::string& out, const AttrValue& value) {
       out += '%' + print_name(value.string());
       return;
     case AttrKind::kScalar:
-      return append_scalar(out, value.scalars()[0]);
+      return text_form::append_scalar(out, value.scalars()[0]);
     default:
-      return append_list_value(out, value);
+      return text_form::append_list_value(out, value);
   }
 }
 

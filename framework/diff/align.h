@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace millrace::diff {
+
+/// Pairs (index in a, index in b) of a longest common subsequence of two lists of keys, ascending.
+///
+/// Equal heads and tails cost linear time. Where the rest is above the bound of its table
+/// (4 million cells), keys that occur once in both are paired instead, which is still a common
+/// subsequence, though not always a longest one.
+std::vector<std::pair<size_t, size_t>> align(const std::vector<uint64_t>& a,
+                                             const std::vector<uint64_t>& b);
+
+}  // namespace millrace::diff

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/diff/diff.h"
+#include "framework/program.h"
+
+/// Programs in the form in which they are compared: what may differ freely is gone.
+namespace millrace::diff {
+
+using Names = std::vector<llvm::StringRef>;
+
+/// An op without empty slots and ignored attributes, both by name.
+struct NormalOp {
+  int64_t index = 0;
+  llvm::StringRef type;
+  std::map<llvm::StringRef, Names> inputs;
+  std::map<llvm::StringRef, Names> outputs;
+  std::map<llvm::StringRef, const AttrValue*> attrs;
+};
+
+struct NormalBlock {
+  int32_t index = 0;
+  int32_t parent = -1;
+  int32_t forward = -1;
+  std::map<llvm::StringRef, const Var*> vars;
+  std::vector<NormalOp> ops;
+};
+
+/// Refers to the program it was made from, which must outlive it.
+class NormalForm {
+ public:
+  /// \param rename  var names to replace; may be empty
+  NormalForm(const Program& program, const DiffOptions& options,
+             const std::map<std::string, std::string>& rename);
+  NormalForm(const NormalForm&) = delete;
+  NormalForm& operator=(const NormalForm&) = delete;
+
+  [[nodiscard]] const std::vector<NormalBlock>& blocks() const { return blocks_; }
+
+ private:
+  using Renames = std::map<llvm::StringRef, llvm::StringRef>;
+  llvm::StringRef keep(std::string name);
+  [[nodiscard]] Renames control_names();
+  void name_unwritten(Renames& names);
+  void apply(const Renames& names, bool sort_controls);
+
+  std::vector<NormalBlock> blocks_;
+  std::deque<std::string> kept_;
+};
+
+/// True for names of control vars, which every transpiler numbers in its own way.
+bool is_control_name(llvm::StringRef name);
+
+/// A declaration with the facts that count: "f32(784, 200) persistable".
+std::string var_facts(const Var& var, const DiffOptions& options, bool with_dims);
+
+/// Attribute in the form in which two are equal if and only if their texts are.
+std::string comparable_attr(llvm::StringRef op, llvm::StringRef name, const AttrValue& value,
+                            const DiffOptions& options);
+/// True if an absent attribute means the same.
+bool is_default_attr(llvm::StringRef op, llvm::StringRef name, const AttrValue& value);
+
+}  // namespace millrace::diff

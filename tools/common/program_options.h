@@ -1,0 +1,26 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+
+/// Reads a program file of either form under the tool's --max-model-bytes; "-" is stdin.
+StatusOr<std::unique_ptr<Program>> read_program(const Tool& tool, const std::string& path);
+
+/// Predicate "the name matches the pattern": POSIX extended regular expression, anywhere in the
+/// name; null for an empty pattern. Errors: kUsage for a pattern that is none.
+StatusOr<std::function<bool(llvm::StringRef)>> name_pattern(const std::string& pattern,
+                                                            const std::string& flag);
+
+/// Predicate "the name matches one of the globs" (`*` and `?`), comma-separated; null if empty.
+std::function<bool(llvm::StringRef)> name_globs(const std::string& globs);
+
+}  // namespace millrace::tools
