@@ -1,5 +1,7 @@
 #include "framework/program.h"
 
+#include <cassert>
+
 namespace millrace {
 
 std::unique_ptr<Program> Program::create() {
@@ -18,6 +20,60 @@ Block& Program::add_block(int32_t parent) {
 void Program::truncate_blocks(size_t count) {
   if (count >= blocks_.size()) return;
   blocks_.resize(count);
+  touch();
+}
+
+namespace {
+
+// Rewrites the block attributes of an op whose value changes.
+void renumber_block_attrs(Op& op, llvm::ArrayRef<int32_t> new_index) {
+  const auto renumbered = [&](int64_t index) {
+    const bool valid = index >= 0 && static_cast<size_t>(index) < new_index.size();
+    return valid ? new_index[static_cast<size_t>(index)] : static_cast<int32_t>(index);
+  };
+  std::vector<std::pair<NameId, AttrValue>> changes;
+  for (const Attr& attr : op.attrs()) {
+    if (attr.missing_value) continue;
+    if (attr.value.kind() == AttrKind::kBlock) {
+      AttrValue value = AttrValue::of_block(renumbered(attr.value.integer()));
+      if (!(value == attr.value)) changes.emplace_back(attr.name, std::move(value));
+    } else if (attr.value.kind() == AttrKind::kBlocks) {
+      std::vector<int32_t> blocks;
+      for (const int32_t index : attr.value.ints()) blocks.push_back(renumbered(index));
+      AttrValue value = AttrValue::of_blocks(std::move(blocks));
+      if (!(value == attr.value)) changes.emplace_back(attr.name, std::move(value));
+    }
+  }
+  for (auto& [name, value] : changes) op.set_attr(op.name_of(name), std::move(value));
+}
+
+}  // namespace
+
+void Program::retain_blocks(llvm::ArrayRef<bool> keep) {
+  assert(keep.size() == blocks_.size() && keep.front());
+  std::vector<int32_t> new_index(blocks_.size(), -1);
+  std::vector<std::unique_ptr<Block>> kept;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    if (!keep[i]) continue;
+    new_index[i] = static_cast<int32_t>(kept.size());
+    kept.push_back(std::move(blocks_[i]));
+  }
+  if (kept.size() == blocks_.size()) {
+    blocks_ = std::move(kept);
+    return;
+  }
+  const auto renumbered = [&](int32_t index) {
+    const bool valid = index >= 0 && static_cast<size_t>(index) < new_index.size();
+    return valid ? new_index[static_cast<size_t>(index)] : index;
+  };
+  blocks_ = std::move(kept);
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    Block& block = *blocks_[i];
+    block.index_ = block.stated_index_ = static_cast<int32_t>(i);
+    block.parent_ = renumbered(block.parent_);
+    if (block.forward_block_) block.forward_block_ = renumbered(*block.forward_block_);
+    for (Op& op : block.ops()) renumber_block_attrs(op, new_index);
+  }
   touch();
 }
 

@@ -41,6 +41,10 @@ class Program {
   Block& add_block(int32_t parent);
   /// Removes all blocks from the given index on.
   void truncate_blocks(size_t count);
+  /// Removes the blocks whose entry is false and renumbers the others, their parent and forward
+  /// blocks, and the block attributes of all ops. Block 0 must stay; references to a removed block
+  /// become -1. \param keep  one entry a block
+  void retain_blocks(llvm::ArrayRef<bool> keep);
 
   [[nodiscard]] NameTable& names() { return names_; }
   [[nodiscard]] const NameTable& names() const { return names_; }

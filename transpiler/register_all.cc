@@ -5,7 +5,19 @@
 namespace millrace::transpiler {
 
 void register_all_passes(PassRegistry& registry) {
+  register_add_feed_fetch(registry);
+  register_canonicalize(registry);
+  register_extract_forward(registry);
+  register_fold_shape_constants(registry);
+  register_infer_shapes(registry);
+  register_prune(registry);
   register_remove_dead_ops(registry);
+  register_remove_feed_fetch(registry);
+  register_remove_unused_blocks(registry);
+  register_remove_unused_vars(registry);
+  register_rename(registry);
+  register_set_is_test(registry);
+  register_strip_debug(registry);
 }
 
 }  // namespace millrace::transpiler

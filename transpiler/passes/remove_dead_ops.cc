@@ -1,7 +1,10 @@
+#include <llvm/ADT/StringSwitch.h>
+
 #include "framework/base/errors.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/needed_ops.h"
 #include "transpiler/passes/passes.h"
+#include "transpiler/program_edit.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -13,10 +16,19 @@ bool writes_persistable(const Op& op) {
   });
 }
 
+// Control flow; the ops in the block are judged one by one.
+bool does_what_its_block_does(const Op& op) {
+  return llvm::StringSwitch<bool>(op.type())
+      .Cases("while", "conditional_block", "conditional_block_infer", "recurrent", true)
+      .Cases("while_grad", "conditional_block_grad", "recurrent_grad", true)
+      .Default(false);
+}
+
 // Ops that stay though nobody in the program reads what they write. What an unknown op does is
 // unknown, so it stays.
 bool is_root(const Op& op, const ops::OpRegistry& registry) {
   if (op.type() == "feed" || op.type() == "fetch" || op.is_target().value_or(false)) return true;
+  if (does_what_its_block_does(op)) return writes_persistable(op);
   const ops::OpDef* const def = registry.find(op.type());
   if (def == nullptr || def->has_side_effects() || def->capability() != ops::Capability::kPure)
     return true;
@@ -31,10 +43,7 @@ class RemoveDeadOps final : public Pass {
 
   StatusOr<bool> run(Program& program, PassContext& context) override {
     for (const std::string& name : keep_) {
-      const bool known = llvm::any_of(program.blocks(), [&](const Block& block) {
-        return block.find_var(name) != nullptr || block.has_writers(name);
-      });
-      if (!known) return NotFound("var '{}' of option 'keep' is not in the program", name);
+      if (!is_known_var(program, name)) return no_such_var(program, name, "keep");
     }
     NeedRules rules;
     rules.is_root = [&](const Op& op) { return is_root(op, context.registry); };

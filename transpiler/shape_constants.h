@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/SmallVector.h>
+
+#include "framework/program.h"
+
+namespace millrace::transpiler {
+
+/// Elements of a small integer tensor as far as they are known before a run.
+struct ShapeConstant {
+  DType dtype = DType::kInt64;                          ///< kInt32 or kInt64
+  llvm::SmallVector<std::optional<int64_t>, 4> values;  ///< row major; nullopt: known at run time
+
+  [[nodiscard]] bool complete() const;
+};
+
+/// Most elements that a tracked tensor may have; shapes are shorter.
+inline constexpr int64_t kMaxShapeElements = 64;
+
+/// What is known of the integer tensors of a program that describe shapes.
+///
+/// A name counts as constant if one op of the program writes it, and it is not persistable.
+/// Declared dims are trusted, except dim 0 of a tensor with LoD.
+class ShapeConstants {
+ public:
+  explicit ShapeConstants(const Program& program);
+
+  /// Computes the output of one op from what is known of its inputs and remembers it; ops must come
+  /// in block order. Null if the op is of no known type or nothing can be said.
+  const ShapeConstant* evaluate(const Op& op);
+  /// What is known of a name; null if nothing is.
+  [[nodiscard]] const ShapeConstant* find(NameId name) const;
+
+ private:
+  llvm::DenseMap<NameId, int> writes_;
+  llvm::DenseMap<NameId, ShapeConstant> constants_;
+};
+
+}  // namespace millrace::transpiler
