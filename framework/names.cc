@@ -53,6 +53,15 @@ std::string inter_nccl_id(int64_t communicator) {
 std::string exter_nccl_id(int64_t communicator) {
   return fmt::format("Hierarchical_exter_NCCLID_{}", communicator);
 }
+std::string dc_output(int64_t number) {
+  return fmt::format("tmp_dc_output_{}", number);
+}
+std::string prefetch_in(int64_t pserver) {
+  return fmt::format("prefetch_compress_in_tmp_{}", pserver);
+}
+std::string prefetch_out(int64_t pserver) {
+  return fmt::format("prefetch_compress_out_tmp_{}", pserver);
+}
 std::string control(int64_t number) {
   return fmt::format("__control_var@{}", number);
 }

@@ -47,6 +47,12 @@ std::string nccl_id(int64_t communicator);
 /// "Hierarchical_inter_NCCLID_0", "Hierarchical_exter_NCCLID_0"
 std::string inter_nccl_id(int64_t communicator);
 std::string exter_nccl_id(int64_t communicator);
+/// "tmp_dc_output_3", temporaries of delay compensation, numbered over a program
+std::string dc_output(int64_t number);
+/// "prefetch_compress_in_tmp_1" and "prefetch_compress_out_tmp_1": ids for, and rows from, one
+/// server
+std::string prefetch_in(int64_t pserver);
+std::string prefetch_out(int64_t pserver);
 /// "__control_var@3", numbered in order of creation
 std::string control(int64_t number);
 

@@ -72,7 +72,12 @@ class Program {
   /// reader of files.
   void set_source(std::shared_ptr<const std::string> bytes);
   /// Says that something changed. Every edit calls this.
-  void touch() { pristine_ = false; }
+  void touch() {
+    pristine_ = false;
+    ++edits_;
+  }
+  /// Counts edits; equal numbers mean that nothing was edited in between.
+  [[nodiscard]] uint64_t edits() const { return edits_; }
 
  private:
   NameTable names_;
@@ -84,6 +89,7 @@ class Program {
   std::shared_ptr<const std::string> unknown_;
   std::shared_ptr<const std::string> source_;
   bool pristine_ = false;
+  uint64_t edits_ = 0;
 };
 
 }  // namespace millrace

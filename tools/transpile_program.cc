@@ -1,0 +1,20 @@
+#include "tools/common/tool.h"
+#include "tools/transpile/distribute.h"
+#include "tools/transpile/fields.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  Tool tool(
+      {.name = "transpile-program",
+       .purpose = "rewrite a program: for a cluster, or by passes",
+       .examples = {"transpile-program --program main.pb --startup startup.pb \\\n"
+                    "      --pservers 10.0.0.1:6174,10.0.0.2:6174 --trainers 4 -o OUT/",
+                    "transpile-program --program __model__ --passes remove-dead-ops -o small.pb",
+                    "transpile-program --program __model__ --passes '' --format text"},
+       .exit_codes = {{0, "done"}},
+       .notes = {}});
+  TranspileOptions options;
+  add_transpile_options(tool, options);
+  return tool.run(argc, argv,
+                  [&]() -> millrace::StatusOr<int> { return distribute(tool, options); });
+}

@@ -1,0 +1,77 @@
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "transpiler/distribute/steps.h"
+
+namespace millrace::transpiler {
+namespace {
+
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+
+bool flag(const Op& op, llvm::StringRef name) {
+  return get_attr_or<bool>(op, name, false);
+}
+
+// The weight of a lookup: slot W, except that nce calls it Weight.
+llvm::StringRef table_of(const Op& op) {
+  return op.type() == "nce" ? op.first_input("Weight") : op.first_input("W");
+}
+
+void add_sparse_table(DistributionJob& job, llvm::StringRef table) {
+  if (job.sparse_tables.insert(table).second) job.sparse_table_order.push_back(table.str());
+}
+
+// The one table whose lookups are all marked is_distributed.
+Status find_distributed_table(const Block& block, DistributionJob& job) {
+  std::string& table = job.table.param;
+  for (const Op& op : block.ops()) {
+    if (op.type() != "lookup_table" || !flag(op, "is_distributed")) continue;
+    const llvm::StringRef name = op.first_input("W");
+    if (!table.empty() && table != name) {
+      return InvalidProgram(
+                 "is_distributed is set on lookups of '{}' and of '{}'; only one table may be "
+                 "distributed",
+                 table, view(name))
+          .at(op.location());
+    }
+    table = name.str();
+  }
+  if (table.empty()) return Ok();
+  for (const Op& op : block.ops()) {
+    if (op.type() == "lookup_table" && op.first_input("W") == table &&
+        !flag(op, "is_distributed")) {
+      return InvalidProgram(
+                 "table '{}' is distributed, but this lookup of it does not set is_distributed",
+                 table)
+          .at(op.location());
+    }
+  }
+  const auto pair = job.pair_of_param.find(table);
+  if (pair == job.pair_of_param.end()) {
+    return InvalidProgram("distributed table '{}' is updated by no optimizer op", table);
+  }
+  job.table.grad = job.pairs[pair->second].grad;
+  return Ok();
+}
+
+}  // namespace
+
+Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  const Block& block = main.root();
+  MILLRACE_RETURN_IF_ERROR(find_distributed_table(block, job));
+  for (Op& op : main.root().ops()) {
+    const llvm::StringRef type = op.type();
+    const bool is_lookup = type == "lookup_table" || type == "lookup_table_v2" || type == "nce";
+    if (is_lookup && flag(op, "remote_prefetch")) job.prefetch_lookups.push_back(&op);
+    const bool is_sparse_update = type == "lookup_table" || type == "nce";
+    if ((is_sparse_update && flag(op, "is_sparse")) || type == "distributed_lookup_table") {
+      add_sparse_table(job, table_of(op));
+    }
+  }
+  if (job.table.exists()) add_sparse_table(job, job.table.param);
+  return Ok();
+}
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/StringMap.h>
+#include <llvm/ADT/StringSet.h>
+
+#include "transpiler/distribute/op_builder.h"
+#include "transpiler/distribute/slice.h"
+#include "transpiler/distribute_config.h"
+#include "transpiler/distribute_result.h"
+#include "transpiler/pass.h"
+#include "transpiler/vars_distributed.h"
+
+namespace millrace::transpiler {
+
+/// One slice of a parameter with the matching slice of its gradient.
+struct PlacedSlice {
+  Slice slice;
+  std::string param;        ///< name on trainer and server
+  std::string grad;         ///< name on this trainer
+  std::string server_grad;  ///< name of the merged gradient on the server
+  Dims grad_dims;
+  int32_t endpoint = -1;  ///< index of the server
+};
+
+/// A parameter and its gradient, and how they are distributed.
+struct ParamGrad {
+  std::string param;
+  std::string grad;             ///< name in the program that came in
+  std::string grad_on_trainer;  ///< grad, or its renamed form if it is sent whole
+  VarKind grad_kind = VarKind::kLodTensor;
+  VarKind param_kind = VarKind::kLodTensor;
+  DType dtype = DType::kFloat32;
+  int32_t lod_level = 0;
+  std::vector<PlacedSlice> slices;
+  std::string send_control;  ///< control variable of its send op
+  bool prefetched = false;  ///< table of a remote_prefetch lookup: fetched by row, never as a whole
+
+  [[nodiscard]] bool is_cut() const { return slices.size() > 1; }
+};
+
+/// Which slice a server owns.
+struct OwnedSlice {
+  uint32_t pair = 0;
+  uint32_t slice = 0;
+};
+
+/// The distributed lookup table of a program (section 9 of the spec), if it has one.
+struct DistributedTable {
+  std::string param;  ///< empty: none
+  std::string grad;
+  std::vector<std::string> grad_pieces;  ///< per server, names on this trainer
+  std::vector<std::string> ids_pieces;   ///< prefetch_compress_in_tmp_i
+  std::vector<std::string> out_pieces;   ///< prefetch_compress_out_tmp_i
+  VarSpec ids_spec;
+  VarSpec out_spec;
+  [[nodiscard]] bool exists() const { return !param.empty(); }
+};
+
+/// Everything the passes of one distribution know. Ops are pointers into the program the passes run
+/// on.
+struct DistributionJob final : Facts {
+  // input
+  DistributeTranspilerConfig config;
+  TranspileArguments arguments;
+  std::vector<std::string> endpoints;
+  int64_t trainers = 1;
+
+  // found by collect-optimizers and find-tables
+  std::vector<Op*> optimize_ops;
+  llvm::StringSet<> sparse_tables;
+  std::vector<std::string> sparse_table_order;  ///< the same names in order of their first lookup
+  DistributedTable table;
+  std::vector<Op*> prefetch_lookups;
+
+  // the plan
+  std::vector<ParamGrad> pairs;      ///< in pair order
+  std::vector<uint32_t> send_order;  ///< indices of pairs
+  llvm::StringMap<uint32_t> pair_of_param;
+  llvm::StringMap<uint32_t> pair_of_grad;           ///< by every name a gradient has on the trainer
+  std::vector<std::vector<OwnedSlice>> owned;       ///< per server, in dispatch order
+  std::vector<std::vector<const Op*>> ops_of_pair;  ///< optimize ops of each pair, in program order
+  std::string step_counter;  ///< "<counter>.trainer_<id>" of an asynchronous schedule; empty: none
+  VarsDistributed overview;
+
+  // control variables
+  ControlVars controls;
+  ControlVars startup_controls;
+  std::vector<std::string> barrier_inputs;
+  std::string barrier_control;
+  std::string table_control;
+  std::vector<std::string> recv_outputs;
+
+  /// The graph waits for all trainers each step.
+  [[nodiscard]] bool sync() const { return arguments.sync_mode; }
+  /// Servers hold one gradient variable a trainer and merge them.
+  [[nodiscard]] bool merges_per_trainer() const {
+    return sync() || (config.completely_not_async && trainers > 1);
+  }
+  /// Value of listen_and_serv's distributed_mode.
+  [[nodiscard]] int32_t distributed_mode() const;
+};
+
+/// The job a pass of the distribution works on. Errors: kInvalidArgument if the pass runs outside
+/// of one.
+StatusOr<DistributionJob*> job_of(PassContext& context, llvm::StringRef pass);
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,106 @@
+#include <array>
+
+#include <llvm/ADT/STLExtras.h>
+
+#include "framework/base/errors.h"
+#include "transpiler/distribute/roles.h"
+#include "transpiler/distribute/steps.h"
+
+namespace millrace::transpiler {
+namespace {
+
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+
+// Accumulators that have the shape of the param; the other accumulators of the op are single
+// numbers, or, where the original forgot them (rmsprop MeanGrad), whole on every server.
+struct StateRow {
+  const char* op;
+  std::array<const char*, 3> cut_slots;
+};
+
+constexpr std::array<StateRow, 12> kStates = {
+    {{"adam", {"Moment1", "Moment2", nullptr}},
+     {"adamw", {"Moment1", "Moment2", nullptr}},
+     {"adagrad", {"Moment", nullptr, nullptr}},
+     {"adamax", {"Moment", "InfNorm", nullptr}},
+     {"momentum", {"Velocity", nullptr, nullptr}},
+     {"lars_momentum", {"Velocity", nullptr, nullptr}},
+     {"rmsprop", {"Moment", "MeanSquare", nullptr}},
+     {"decayed_adagrad", {"Moment", nullptr, nullptr}},
+     {"adadelta", {"AvgSquaredGrad", "AvgSquaredUpdate", nullptr}},
+     {"ftrl", {"SquaredAccumulator", "LinearAccumulator", nullptr}},
+     {"lamb", {"Moment1", "Moment2", nullptr}},
+     {"sgd", {nullptr, nullptr, nullptr}}}};
+
+}  // namespace
+
+bool is_plain_optimizer_slot(llvm::StringRef slot) {
+  return slot == "Param" || slot == "Grad" || slot == "LearningRate" || slot == "Beta1Tensor" ||
+         slot == "Beta2Tensor";
+}
+
+StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, bool param_is_cut) {
+  const llvm::StringRef type = op.type();
+  const auto* const row = llvm::find_if(kStates, [&](const StateRow& r) { return type == r.op; });
+  if (row == kStates.end()) {
+    return Unimplemented(
+               "optimizer '{}' is not supported for distributed training: how its state '{}' "
+               "divides between "
+               "servers is not known",
+               view(type), view(slot))
+        .at(op.location());
+  }
+  if (param_is_cut && type == "lamb") {
+    return Unimplemented(
+               "optimizer 'lamb' scales by the norm of the whole param '{}', which is cut over "
+               "servers",
+               view(op.first_input("Param")))
+        .at(op.location())
+        .with_hint("set slice_var_up to false");
+  }
+  return llvm::any_of(row->cut_slots,
+                      [&](const char* name) { return name != nullptr && slot == name; });
+}
+
+Status list_optimizer_state(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  const Block& block = main.root();
+  for (size_t server = 0; server < job.endpoints.size(); ++server) {
+    for (const OwnedSlice& owned : job.owned[server]) {
+      const ParamGrad& pair = job.pairs[owned.pair];
+      const PlacedSlice& placed = pair.slices[owned.slice];
+      for (const Op* const op : job.ops_of_pair[owned.pair]) {
+        if (!role::is_optimizer(*op)) continue;
+        for (const Slot& slot : op->inputs()) {
+          const llvm::StringRef slot_name = op->name_of(slot.name);
+          if (is_plain_optimizer_slot(slot_name) || slot.args.empty()) continue;
+          const Var* const state = block.find_var(slot.args[0].name);
+          if (state == nullptr) {
+            return InvalidProgram("optimizer state '{}' is not declared in block 0",
+                                  view(op->name_of(slot.args[0].name)))
+                .at(op->location());
+          }
+          MILLRACE_ASSIGN_OR_RETURN(const bool follows,
+                                    accumulator_follows_param(*op, slot_name, pair.is_cut()));
+          DistributedVar entry;
+          entry.origin = entry.slice = facts_of(*state);
+          entry.vtype = "Optimizer";
+          entry.endpoint = job.endpoints[server];
+          if (follows) entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
+          const llvm::ArrayRef<int64_t> shape(entry.slice.shape);
+          if (pair.is_cut() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
+            entry.is_slice = true;
+            entry.block_id = owned.slice;
+            entry.offset = placed.slice.offset;
+          }
+          job.overview.add_distributed_var(std::move(entry));
+        }
+      }
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::transpiler

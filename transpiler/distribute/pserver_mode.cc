@@ -1,0 +1,128 @@
+#include "transpiler/distribute/pserver_mode.h"
+
+#include <llvm/ADT/StringSet.h>
+
+#include "framework/base/errors.h"
+#include "transpiler/distribute/pserver_program.h"
+#include "transpiler/distribute/steps.h"
+#include "transpiler/distribute/trainer_program.h"
+
+namespace millrace::transpiler {
+namespace {
+
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+
+StatusOr<int64_t> parse_trainer_count(const std::string& trainers) {
+  int64_t count = 0;
+  if (llvm::StringRef(trainers).getAsInteger(10, count) || count < 1) {
+    return InvalidArgument("trainers must be a positive number in pserver mode (found '{}')",
+                           trainers);
+  }
+  return count;
+}
+
+Status check_arguments(const DistributionJob& job) {
+  const int64_t id = job.arguments.trainer_id;
+  if (id < 0 || id >= job.trainers) {
+    return InvalidArgument("trainer_id must be in 0..{} (found {})", job.trainers - 1, id);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status check_config(const DistributeTranspilerConfig& config) {
+  constexpr int64_t kSmallestBlock = 8192;
+  if (config.min_block_size < kSmallestBlock) {
+    return InvalidArgument("min_block_size must be at least {} elements (found {})", kSmallestBlock,
+                           config.min_block_size);
+  }
+  if (config.runtime_split_send_recv && config.sync_mode) {
+    return InvalidArgument("runtime_split_send_recv needs config_sync_mode false (found true)");
+  }
+  return Ok();
+}
+
+StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field) {
+  llvm::SmallVector<llvm::StringRef, 8> parts;
+  list.split(parts, ',');
+  std::vector<std::string> out;
+  llvm::StringSet<> seen;
+  for (const llvm::StringRef part : parts) {
+    const llvm::StringRef endpoint = part.trim();
+    const auto [host, port] = endpoint.rsplit(':');
+    uint32_t number = 0;
+    if (host.empty() || port.getAsInteger(10, number) || number > 65535) {
+      return InvalidArgument("{} has '{}' (expected host:port with a port up to 65535)",
+                             view(field), view(endpoint));
+    }
+    if (!seen.insert(endpoint).second)
+      return InvalidArgument("{} names '{}' twice", view(field), view(endpoint));
+    out.push_back(endpoint.str());
+  }
+  return out;
+}
+
+StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(
+    const Program& main, const Program& startup, const DistributeTranspilerConfig& config,
+    const TranspileArguments& arguments, const ops::OpRegistry& registry,
+    const PassManagerOptions& pass_options) {
+  MILLRACE_RETURN_IF_ERROR(check_config(config));
+  std::unique_ptr<PserverMode> mode(new PserverMode(registry));
+  DistributionJob& job = mode->job_;
+  job.config = config;
+  job.arguments = arguments;
+  MILLRACE_ASSIGN_OR_RETURN(job.endpoints, split_endpoints(arguments.pservers, "pservers"));
+  MILLRACE_ASSIGN_OR_RETURN(job.trainers, parse_trainer_count(arguments.trainers));
+  MILLRACE_RETURN_IF_ERROR(check_arguments(job));
+  mode->main_ = main.clone();
+  mode->startup_ = startup.clone();
+  mode->context_.startup = mode->startup_.get();
+  mode->context_.job = &job;
+  PassRegistry passes;
+  register_distribution_steps(passes);
+  MILLRACE_ASSIGN_OR_RETURN(const PassManager manager,
+                            PassManager::create(passes, pserver_mode_pipeline()));
+  MILLRACE_ASSIGN_OR_RETURN(mode->report_, manager.run(*mode->main_, mode->context_, pass_options));
+  return mode;
+}
+
+PassManagerOptions PserverMode::fast_options() {
+  PassManagerOptions options;
+  options.check_changes = false;
+  return options;
+}
+
+ProgramProperties PserverMode::properties() const {
+  ProgramProperties out;
+  out.is_distributed = true;
+  out.is_chief = job_.arguments.trainer_id == 0;
+  out.ps_endpoint = job_.arguments.current_endpoint;
+  out.endpoints = job_.endpoints;
+  out.distributed_lookup_table = job_.table.param;
+  return out;
+}
+
+StatusOr<RolePrograms> PserverMode::trainer() const {
+  return make_trainer_programs(*main_, *startup_, job_);
+}
+
+StatusOr<RolePrograms> PserverMode::pserver(size_t server) const {
+  RolePrograms out;
+  MILLRACE_ASSIGN_OR_RETURN(out.main, make_pserver_program(*main_, context_, job_, server));
+  MILLRACE_ASSIGN_OR_RETURN(out.startup, make_pserver_startup(*startup_, *out.main, job_, server));
+  return out;
+}
+
+StatusOr<size_t> PserverMode::server_index(const std::string& endpoint) const {
+  std::string known;
+  for (size_t i = 0; i < job_.endpoints.size(); ++i) {
+    if (job_.endpoints[i] == endpoint) return i;
+    known += (i == 0 ? "" : ", ") + job_.endpoints[i];
+  }
+  return InvalidArgument("'{}' is none of the servers ({})", endpoint, known);
+}
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,97 @@
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "transpiler/distribute/roles.h"
+#include "transpiler/distribute/steps.h"
+
+namespace millrace::transpiler {
+namespace {
+
+VarSpec like(const Var& var) {
+  VarSpec spec = VarSpec::tensor(var.dtype(), var.dims());
+  spec.kind = var.kind();
+  if (spec.kind == VarKind::kSelectedRows) spec.form = TensorForm::kSelectedRows;
+  return spec;
+}
+
+// Removes the lookups; returns the op that stood behind the first of them (null: the end).
+Op* take_lookups(Block& block, const DistributionJob& job, std::vector<std::string>& ids,
+                 std::vector<std::string>& outputs) {
+  Op* behind = nullptr;
+  bool found = false;
+  for (Op& op : llvm::make_early_inc_range(block.ops())) {
+    if (op.type() != "lookup_table" || op.first_input("W") != job.table.param) {
+      if (found && behind == nullptr) behind = &op;
+      continue;
+    }
+    found = true;
+    ids.push_back(op.first_input("Ids").str());
+    outputs.push_back(op.first_output("Out").str());
+    block.erase(op);
+  }
+  return behind;
+}
+
+void insert_prefetch(Block& block, Op* behind, const DistributionJob& job,
+                     const std::vector<std::string>& ids, const std::vector<std::string>& outputs) {
+  Op& split = block.insert_before(behind, "split_ids");
+  split.set_input("Ids", ids).set_output("Out", job.table.ids_pieces);
+  finish(split, role::kForward);
+  Op& prefetch = block.insert_before(behind, "prefetch");
+  prefetch.set_input("X", job.table.ids_pieces)
+      .set_output("Out", job.table.out_pieces)
+      .set_strings("epmap", job.endpoints);
+  finish(prefetch, role::kForward);
+  Op& merge = block.insert_before(behind, "merge_ids");
+  merge.set_input("Ids", ids)
+      .set_input("Rows", job.table.ids_pieces)
+      .set_input("X", job.table.out_pieces)
+      .set_output("Out", outputs);
+  finish(merge, role::kForward);
+}
+
+Status send_table_grad(Block& block, const DistributionJob& job) {
+  Op* const writer = block.first_writer(job.table.grad);
+  if (writer == nullptr) {
+    return InvalidProgram("gradient '{}' of the distributed table is written by no op",
+                          job.table.grad);
+  }
+  Op& split = block.insert_after(*writer, "split_ids");
+  split.set_input("Ids", llvm::StringRef(job.table.grad)).set_output("Out", job.table.grad_pieces);
+  finish(split, role::kDist);
+  Op& send = block.insert_after(split, "send");
+  send.set_input("X", job.table.grad_pieces);
+  if (job.sync()) send.set_output("Out", llvm::StringRef(job.table_control));
+  send.set_strings("epmap", job.endpoints)
+      .set_int("trainer_id", static_cast<int32_t>(job.arguments.trainer_id));
+  finish(send, role::kRpc).set_strings("op_role_var", {job.table.param, job.table.grad});
+  return Ok();
+}
+
+}  // namespace
+
+Status replace_distributed_lookups(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  if (!job.table.exists()) return Ok();
+  Block& block = main.root();
+  std::vector<std::string> ids;
+  std::vector<std::string> outputs;
+  Op* const behind = take_lookups(block, job, ids, outputs);
+  const Var* const ids_var = block.find_var(ids[0]);
+  const Var* const out_var = block.find_var(outputs[0]);
+  if (ids_var == nullptr || out_var == nullptr) {
+    return InvalidProgram("'{}' is not declared in block 0",
+                          ids_var == nullptr ? ids[0] : outputs[0]);
+  }
+  job.table.ids_spec = like(*ids_var);
+  job.table.out_spec = like(*out_var);
+  for (size_t i = 0; i < job.endpoints.size(); ++i) {
+    job.table.ids_pieces.push_back(names::prefetch_in(static_cast<int64_t>(i)));
+    job.table.out_pieces.push_back(names::prefetch_out(static_cast<int64_t>(i)));
+    block.declare(job.table.ids_pieces.back(), job.table.ids_spec);
+    block.declare(job.table.out_pieces.back(), job.table.out_spec);
+  }
+  insert_prefetch(block, behind, job, ids, outputs);
+  return send_table_grad(block, job);
+}
+
+}  // namespace millrace::transpiler

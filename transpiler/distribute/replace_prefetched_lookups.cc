@@ -1,0 +1,119 @@
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "transpiler/distribute/roles.h"
+#include "transpiler/distribute/steps.h"
+
+namespace millrace::transpiler {
+namespace {
+
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+
+// What all lookups of one table have in common.
+struct LookupGroup {
+  std::string type;
+  std::vector<std::string> ids;
+  std::vector<std::string> outputs;
+  int64_t padding_idx = -1;
+};
+
+// Takes the lookups of the table that share the type of the first one out of the program.
+LookupGroup take_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
+  LookupGroup group;
+  std::vector<Op*> others;
+  for (Op* const op : job.prefetch_lookups) {
+    const bool of_table = op->reads(pair.param);
+    if (!of_table || (!group.type.empty() && op->type() != group.type)) {
+      others.push_back(op);
+      continue;
+    }
+    if (group.type.empty()) {
+      group.type = op->type().str();
+      group.padding_idx = get_attr_or<int64_t>(*op, "padding_idx", -1);
+    }
+    group.ids.push_back(op->first_input("Ids").str());
+    group.outputs.push_back(op->first_output("Out").str());
+    block.erase(*op);
+  }
+  job.prefetch_lookups = std::move(others);
+  return group;
+}
+
+// Last op that writes one of the ids; null if all are fed. Errors: a reader of an output stands
+// before it.
+StatusOr<Op*> last_producer(const Block& block, const ParamGrad& pair, const LookupGroup& group) {
+  Op* producer = nullptr;
+  for (const std::string& ids : group.ids) {
+    Op* const writer = block.last_writer(ids);
+    if (writer != nullptr && (producer == nullptr || producer->comes_before(*writer)))
+      producer = writer;
+  }
+  if (producer == nullptr) return producer;
+  for (const std::string& output : group.outputs) {
+    for (const Op* const reader : block.readers_of(output)) {
+      if (reader == producer || reader->comes_before(*producer)) {
+        return InvalidProgram(
+                   "'{}' is read before all ids of table '{}' are known, so its lookups cannot "
+                   "become one remote "
+                   "lookup",
+                   output, pair.param)
+            .at(reader->location());
+      }
+    }
+  }
+  return producer;
+}
+
+Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
+  const LookupGroup group = take_lookups(block, job, pair);
+  if (group.type == "nce") {
+    return Unimplemented("remote_prefetch of nce weights ('{}') is not supported", pair.param);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Op* const producer, last_producer(block, pair, group));
+  std::vector<std::string> tables;
+  std::vector<std::string> endpoints;
+  std::vector<int64_t> sections;
+  for (const PlacedSlice& placed : pair.slices) {
+    tables.push_back(placed.param);
+    endpoints.push_back(job.endpoints[static_cast<size_t>(placed.endpoint)]);
+    sections.push_back(placed.grad_dims.empty() ? 1 : placed.grad_dims[0]);
+  }
+  Op* const first = block.op_count() == 0 ? nullptr : &block.front();
+  Op& lookup = producer == nullptr ? block.insert_before(first, "distributed_lookup_table")
+                                   : block.insert_after(*producer, "distributed_lookup_table");
+  lookup.set_input("Ids", group.ids)
+      .set_input("W", llvm::StringRef(pair.param))
+      .set_output("Outputs", group.outputs)
+      .set_strings("table_names", std::move(tables))
+      .set_attr("height_sections", AttrValue::of_longs(std::move(sections)))
+      .set_strings("endpoints", std::move(endpoints))
+      .set_attr("padding_idx", AttrValue::of_long(group.padding_idx))
+      .set_int("trainer_id", static_cast<int32_t>(job.arguments.trainer_id))
+      .set_string("lookup_table_version", group.type);
+  finish(lookup, role::kForward);
+  return Ok();
+}
+
+}  // namespace
+
+Status replace_prefetched_lookups(Program& main, PassContext& context, DistributionJob& job) {
+  (void)context;
+  for (const ParamGrad& pair : job.pairs) {
+    if (pair.prefetched) MILLRACE_RETURN_IF_ERROR(replace_lookups(main.root(), job, pair));
+  }
+  for (const Op* const op : job.prefetch_lookups) {
+    const auto name = op->type() == "nce" ? op->first_input("Weight") : op->first_input("W");
+    const auto it = job.pair_of_param.find(name);
+    if (it != job.pair_of_param.end() && job.pairs[it->second].prefetched) {
+      return InvalidProgram(
+                 "table '{}' is looked up by ops of different types; remote_prefetch needs one "
+                 "type",
+                 view(name))
+          .at(op->location());
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,76 @@
+#include "transpiler/distribute/trainer_program.h"
+
+#include "framework/base/errors.h"
+#include "transpiler/distribute/roles.h"
+
+namespace millrace::transpiler {
+namespace {
+
+// Vars that only optimize ops read besides the param and gradient of their op_role_var.
+std::vector<std::string> server_only_vars(const DistributionJob& job) {
+  llvm::StringSet<> kept;
+  for (const Op* const op : job.optimize_ops) {
+    for (const std::string& name : role::vars(*op)) kept.insert(name);
+  }
+  std::vector<std::string> out;
+  llvm::StringSet<> seen;
+  for (const Op* const op : job.optimize_ops) {
+    for (const llvm::StringRef name : op->input_names()) {
+      if (kept.count(name) == 0 && seen.insert(name).second) out.push_back(name.str());
+    }
+  }
+  return out;
+}
+
+void remove_initializers(Block& startup, const std::vector<std::string>& vars) {
+  for (const std::string& name : vars) {
+    for (Op* const op : startup.writers_of(name)) startup.erase(*op);
+  }
+  for (const std::string& name : vars) {
+    if (Var* const var = startup.find_var(name)) startup.erase(*var);
+  }
+}
+
+// The servers initialize a sparse table; the trainer only declares its shape.
+Status fake_initialize(Block& startup, const std::string& table) {
+  const llvm::SmallVector<Op*, 4> initializers = startup.writers_of(table);
+  if (initializers.size() != 1) {
+    return InvalidProgram(
+        "sparse table '{}' needs exactly one initializer in the startup program (found {})", table,
+        initializers.size());
+  }
+  const AttrValue* const shape = initializers[0]->find_attr("shape");
+  if (shape == nullptr) {
+    return InvalidProgram("the initializer of sparse table '{}' has no attribute 'shape'", table)
+        .at(initializers[0]->location());
+  }
+  Op& fake = startup.append_op("fake_init");
+  fake.set_output("Out", llvm::StringRef(table)).set_attr("shape", *shape);
+  finish(fake, role::kForward);
+  startup.erase(*initializers[0]);
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<RolePrograms> make_trainer_programs(const Program& main, const Program& startup,
+                                             const DistributionJob& job) {
+  RolePrograms out{main.clone(), startup.clone()};
+  const std::vector<std::string> vars = server_only_vars(job);
+  Block& startup_block = out.startup->root();
+  remove_initializers(startup_block, vars);
+  for (const std::string& table : job.sparse_table_order) {
+    Status status = fake_initialize(startup_block, table);
+    if (!status.ok()) return status;
+  }
+  Block& block = out.main->root();
+  for (Op& op : llvm::make_early_inc_range(block.ops())) {
+    if (role::is_lr_op(op) || role::is_optimize_op(op)) block.erase(op);
+  }
+  for (const std::string& name : vars) {
+    if (Var* const var = block.find_var(name)) block.erase(*var);
+  }
+  return out;
+}
+
+}  // namespace millrace::transpiler
