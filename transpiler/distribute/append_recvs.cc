@@ -1,4 +1,5 @@
 #include "framework/base/errors.h"
+#include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
 
@@ -72,9 +73,7 @@ Status join_params(Program& main, PassContext& context, DistributionJob& job) {
     if (!pair.is_cut() || pair.prefetched) continue;
     std::vector<std::string> pieces;
     for (const PlacedSlice& placed : pair.slices) pieces.push_back(placed.param);
-    Op& concat = block.append_op("concat");
-    concat.set_input("X", pieces).set_output("Out", llvm::StringRef(pair.param)).set_int("axis", 0);
-    finish(concat, role::kDist).set_string("mkldnn_data_type", "float32");
+    emit_concat(block, nullptr, pieces, pair.param, role::kDist);
   }
   return Ok();
 }
@@ -117,11 +116,7 @@ Status extend_trainer_startup(Program& main, PassContext& context, DistributionJ
       startup.declare(pair->param, block.find_var(pair->param)->spec());
     std::vector<std::string> pieces;
     for (const PlacedSlice& placed : pair->slices) pieces.push_back(placed.param);
-    Op& concat = startup.append_op("concat");
-    concat.set_input("X", pieces)
-        .set_output("Out", llvm::StringRef(pair->param))
-        .set_int("axis", 0);
-    finish(concat, role::kForward).set_string("mkldnn_data_type", "float32");
+    emit_concat(startup, nullptr, pieces, pair->param, role::kForward);
   }
   return Ok();
 }

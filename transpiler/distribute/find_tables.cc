@@ -18,10 +18,6 @@ llvm::StringRef table_of(const Op& op) {
   return op.type() == "nce" ? op.first_input("Weight") : op.first_input("W");
 }
 
-void add_sparse_table(DistributionJob& job, llvm::StringRef table) {
-  if (job.sparse_tables.insert(table).second) job.sparse_table_order.push_back(table.str());
-}
-
 // The one table whose lookups are all marked is_distributed.
 Status find_distributed_table(const Block& block, DistributionJob& job) {
   std::string& table = job.table.param;
@@ -67,10 +63,10 @@ Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
     if (is_lookup && flag(op, "remote_prefetch")) job.prefetch_lookups.push_back(&op);
     const bool is_sparse_update = type == "lookup_table" || type == "nce";
     if ((is_sparse_update && flag(op, "is_sparse")) || type == "distributed_lookup_table") {
-      add_sparse_table(job, table_of(op));
+      job.sparse_tables.insert(table_of(op).str());
     }
   }
-  if (job.table.exists()) add_sparse_table(job, job.table.param);
+  if (job.table.exists()) job.sparse_tables.insert(job.table.param);
   return Ok();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,7 @@ struct DistributionJob final : Facts {
 
   // found by collect-optimizers and find-tables
   std::vector<Op*> optimize_ops;
-  llvm::StringSet<> sparse_tables;
-  std::vector<std::string> sparse_table_order;  ///< the same names in order of their first lookup
+  std::set<std::string> sparse_tables;  ///< the servers initialize them; in order of their names
   DistributedTable table;
   std::vector<Op*> prefetch_lookups;
 

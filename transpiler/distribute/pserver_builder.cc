@@ -12,6 +12,13 @@ VarSpec plain_spec(VarKind kind, DType dtype, llvm::ArrayRef<int64_t> dims) {
   return spec;
 }
 
+VarSpec server_spec(const Var& var) {
+  VarSpec spec = var.spec();
+  spec.is_parameter.reset();
+  if (spec.kind != VarKind::kStepScopes && spec.kind != VarKind::kRaw) spec.persistable = true;
+  return spec;
+}
+
 PserverBuilder::PserverBuilder(const Program& origin_program, const PassContext& pass_context,
                                const DistributionJob& the_job, size_t server_index)
     : origin(origin_program),
@@ -46,10 +53,7 @@ Status PserverBuilder::clone_var(llvm::StringRef name, const Op& user) {
     return InvalidProgram("'{}' is not declared", std::string_view(name.data(), name.size()))
         .at(user.location());
   }
-  VarSpec spec = var->spec();
-  spec.persistable = true;
-  spec.is_parameter.reset();
-  root().declare(name, std::move(spec));
+  root().declare(name, server_spec(*var));
   return Ok();
 }
 

@@ -3,6 +3,7 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "ops/infer_shapes.h"
+#include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/pserver_builder.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
@@ -16,19 +17,9 @@ void append_merge(PserverBuilder& b, Block& block, const PlacedSlice& slice) {
   for (int64_t trainer = 0; trainer < b.job.trainers; ++trainer) {
     parts.push_back(names::trainer(slice.server_grad, trainer));
   }
-  Op& sum = block.append_op("sum");
-  sum.set_input("X", parts)
-      .set_output("Out", llvm::StringRef(slice.server_grad))
-      .set_bool("use_mkldnn", false)
-      .set_string("mkldnn_data_type", "float32");
-  finish(sum, role::kForward);
-  Op& scale = block.append_op("scale");
-  scale.set_input("X", llvm::StringRef(slice.server_grad))
-      .set_output("Out", llvm::StringRef(slice.server_grad))
-      .set_float("scale", static_cast<float>(1.0 / static_cast<double>(b.job.trainers)))
-      .set_float("bias", 0.0F)
-      .set_bool("bias_after_scale", true);
-  finish(scale, role::kForward);
+  emit_sum(block, nullptr, parts, slice.server_grad, role::kForward);
+  emit_scale(block, nullptr, slice.server_grad, slice.server_grad,
+             static_cast<float>(1.0 / static_cast<double>(b.job.trainers)), role::kForward);
 }
 
 // Declares a var of block 0 with the dims of the original, or with those given.

@@ -2,6 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "transpiler/distribute/pserver_builder.h"
 #include "transpiler/distribute/pserver_program.h"
 #include "transpiler/distribute/roles.h"
 
@@ -51,9 +52,7 @@ StatusOr<std::unique_ptr<Program>> make_pserver_startup(const Program& startup,
   program->set_version(startup.has_version(), startup.version());
   Block& block = program->root();
   for (const Var& var : pserver.root().vars()) {
-    VarSpec spec = var.spec();
-    spec.persistable = true;
-    block.declare(var.name(), std::move(spec));
+    block.declare(var.name(), server_spec(var));
   }
   llvm::DenseMap<uint32_t, uint32_t> slices;
   for (const OwnedSlice& owned : job.owned[server]) slices[owned.pair] = owned.slice;

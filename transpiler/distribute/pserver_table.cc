@@ -1,5 +1,6 @@
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "transpiler/distribute/emit.h"
 #include "transpiler/distribute/pserver_builder.h"
 #include "transpiler/distribute/roles.h"
 
@@ -40,12 +41,7 @@ std::string declare_grad(PserverBuilder& b, Block& block, const Var& grad) {
     parts.push_back(names::pserver(names::trainer(b.job.table.grad, trainer), server));
     b.root().declare(parts.back(), plain_spec(grad.kind(), grad.dtype(), grad.dims()));
   }
-  Op& sum = block.append_op("sum");
-  sum.set_input("X", parts)
-      .set_output("Out", grad.name())
-      .set_bool("use_mkldnn", false)
-      .set_string("mkldnn_data_type", "float32");
-  finish(sum, role::kForward);
+  emit_sum(block, nullptr, parts, grad.name(), role::kForward);
   return grad.name().str();
 }
 

@@ -100,7 +100,9 @@ Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair
 Status replace_prefetched_lookups(Program& main, PassContext& context, DistributionJob& job) {
   (void)context;
   for (const ParamGrad& pair : job.pairs) {
-    if (pair.prefetched) MILLRACE_RETURN_IF_ERROR(replace_lookups(main.root(), job, pair));
+    if (!pair.prefetched) continue;
+    MILLRACE_RETURN_IF_ERROR(replace_lookups(main.root(), job, pair));
+    job.sparse_tables.insert(pair.param);
   }
   for (const Op* const op : job.prefetch_lookups) {
     const auto name = op->type() == "nce" ? op->first_input("Weight") : op->first_input("W");

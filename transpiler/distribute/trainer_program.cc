@@ -59,7 +59,7 @@ StatusOr<RolePrograms> make_trainer_programs(const Program& main, const Program&
   const std::vector<std::string> vars = server_only_vars(job);
   Block& startup_block = out.startup->root();
   remove_initializers(startup_block, vars);
-  for (const std::string& table : job.sparse_table_order) {
+  for (const std::string& table : job.sparse_tables) {
     Status status = fake_initialize(startup_block, table);
     if (!status.ok()) return status;
   }
