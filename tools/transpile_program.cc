@@ -1,6 +1,7 @@
 #include "tools/common/tool.h"
 #include "tools/transpile/distribute.h"
 #include "tools/transpile/fields.h"
+#include "tools/transpile/run_passes.h"
 
 int main(int argc, char** argv) {
   using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
@@ -15,6 +16,7 @@ int main(int argc, char** argv) {
        .notes = {}});
   TranspileOptions options;
   add_transpile_options(tool, options);
-  return tool.run(argc, argv,
-                  [&]() -> millrace::StatusOr<int> { return distribute(tool, options); });
+  return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    return tool.given("--passes") ? run_passes(tool, options) : distribute(tool, options);
+  });
 }

@@ -1,14 +1,17 @@
 #include "tools/transpile/distribute.h"
 
+#include <chrono>
 #include <filesystem>
 
 #include "framework/base/errors.h"
-#include "framework/base/file.h"
-#include "framework/export.h"
 #include "framework/read_program.h"
 #include "ops/registry.h"
+#include "ops/verify.h"
 #include "tools/transpile/parallel.h"
-#include "transpiler/distribute/pserver_mode.h"
+#include "tools/transpile/program_form.h"
+#include "transpiler/distribute/io_programs.h"
+#include "transpiler/distribute/slices_json.h"
+#include "transpiler/distribute/transpilation.h"
 
 namespace millrace::tools {
 namespace {
@@ -16,40 +19,188 @@ namespace {
 namespace tp = millrace::transpiler;
 namespace fs = std::filesystem;
 
-Status write_roles(Tool& tool, const std::string& folder, tp::RolePrograms roles) {
-  const fs::path path = fs::path(tool.common().output) / folder;
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return IoError("cannot create folder '{}': {}", path.string(), error.message());
+// Writes the programs of a job below the output folder.
+class RoleWriter {
+ public:
+  RoleWriter(Tool& tool, const TranspileOptions& options, const ops::OpRegistry& registry)
+      : tool_(tool), options_(options), registry_(registry) {}
+
+  Status write_roles(const std::string& role, tp::RolePrograms roles) const {
+    MILLRACE_RETURN_IF_ERROR(write_program(role, "__model__", *roles.main));
+    return write_program(role, "__startup__", *roles.startup);
+  }
+
+  Status write_program(const std::string& role, const std::string& name, Program& program) const {
+    if (options_.strip_debug) strip_debug(program);
+    if (options_.verify) MILLRACE_RETURN_IF_ERROR(verify_output(program, role + "/" + name));
+    return write_text(role, name, serialize(program, options_.format == "text"));
+  }
+
+  Status write_text(const std::string& role, const std::string& name,
+                    const std::string& bytes) const {
+    const fs::path folder = fs::path(tool_.common().output) / role;
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) return IoError("cannot create folder '{}': {}", folder.string(), error.message());
+    return tool_.write_file((folder / name).string(), bytes);
+  }
+
+ private:
+  // What the transpiler writes has to verify; a finding here is a bug of it.
+  [[nodiscard]] Status verify_output(const Program& program, const std::string& name) const {
+    Status status = ops::check_program(registry_, program);
+    if (status.ok()) return status;
+    return Internal("the transpiler wrote a program that does not verify: {}", status.message())
+        .at(status.location())
+        .in_file(name);
+  }
+
+  Tool& tool_;
+  const TranspileOptions& options_;
+  const ops::OpRegistry& registry_;
+};
+
+// The trainers that --trainer-id names. Errors: kInvalidArgument.
+StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options, int64_t trainers) {
+  std::vector<int64_t> out;
+  if (options.trainer_id == "all") {
+    for (int64_t id = 0; id < trainers; ++id) out.push_back(id);
+    return out;
+  }
+  int64_t id = 0;
+  if (llvm::StringRef(options.trainer_id).getAsInteger(10, id)) {
+    return InvalidArgument("trainer_id must be a number or 'all' (found '{}')", options.trainer_id);
+  }
+  return std::vector<int64_t>{id};
+}
+
+// Save and load programs of section 13, beside the programs of the roles that run them.
+Status write_io_programs(const RoleWriter& writer, const TranspileOptions& options,
+                         const std::string& trainer_folder, const Program& trainer,
+                         const tp::Transpilation& job) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      tp::SavePrograms save,
+      tp::make_save_programs(trainer, job.overview(), job.properties(), options.io_programs));
+  for (size_t i = 0; i < save.remote.size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(
+        writer.write_program(trainer_folder, "io_save" + std::to_string(i), *save.remote[i]));
+  }
+  for (size_t i = 0; i < job.server_count(); ++i) {
+    tp::ProgramProperties at_server = job.properties();
+    at_server.ps_endpoint = at_server.endpoints[i];
+    MILLRACE_ASSIGN_OR_RETURN(
+        const std::unique_ptr<Program> load,
+        tp::make_load_program(job.overview(), at_server, options.io_programs));
+    MILLRACE_RETURN_IF_ERROR(
+        writer.write_program("pserver_" + std::to_string(i), "io_load", *load));
+  }
+  return Ok();
+}
+
+struct Inputs {
+  std::unique_ptr<ops::OpRegistry> registry;
+  std::unique_ptr<Program> main;
+  std::unique_ptr<Program> startup;
+};
+
+StatusOr<Inputs> read_inputs(const Tool& tool, const TranspileOptions& options) {
+  Inputs in;
+  in.registry = ops::standard_registry();
+  if (options.startup.empty())
+    return Status(StatusCode::kUsage, "--startup is required to distribute a program");
+  if (tool.common().output.empty())
+    return Status(StatusCode::kUsage, "-o FOLDER is required to distribute a program");
+  const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};
+  MILLRACE_ASSIGN_OR_RETURN(in.main, read_program(options.program, limits));
+  MILLRACE_ASSIGN_OR_RETURN(in.startup, read_program(options.startup, limits));
+  if (options.verify) {
+    Status status = ops::check_program(*in.registry, *in.main);
+    if (!status.ok()) return std::move(status).in_file(options.program);
+    status = ops::check_program(*in.registry, *in.startup);
+    if (!status.ok()) return std::move(status).in_file(options.startup);
+  }
+  return in;
+}
+
+// One transpilation a trainer; the first also gives the servers. Plans first, so that nothing is
+// written for a job that is refused.
+StatusOr<std::vector<std::unique_ptr<tp::Transpilation>>> plan(const Tool& tool,
+                                                               const TranspileOptions& options,
+                                                               const Inputs& in,
+                                                               std::vector<int64_t>& trainers) {
+  auto create = [&](int64_t trainer) {
+    tp::TranspileArguments arguments = options.arguments;
+    arguments.trainer_id = trainer;
+    return tp::Transpilation::create(options.transpiler, *in.main, *in.startup, options.config,
+                                     arguments, *in.registry);
+  };
+  MILLRACE_ASSIGN_OR_RETURN(trainers, wanted_trainers(options, 1));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<tp::Transpilation> first, create(trainers[0]));
+  MILLRACE_ASSIGN_OR_RETURN(trainers, wanted_trainers(options, first->trainer_count()));
+  std::vector<std::unique_ptr<tp::Transpilation>> jobs(trainers.size());
+  jobs[0] = std::move(first);
   MILLRACE_RETURN_IF_ERROR(
-      tool.write_file((path / "__model__").string(), export_program(*roles.main)));
-  return tool.write_file((path / "__startup__").string(), export_program(*roles.startup));
+      parallel_for(jobs.size() - 1, tool.common().threads, [&](size_t i) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(jobs[i + 1], create(trainers[i + 1]));
+        return Ok();
+      }));
+  return jobs;
+}
+
+std::string summary(const tp::Transpilation& job, size_t trainers, double milliseconds) {
+  size_t origins = 0;
+  size_t slices = 0;
+  for (const tp::OriginSlices& origin : tp::slices_by_origin(job.overview())) {
+    if (origin.vtype == "Optimizer") continue;
+    ++origins;
+    slices += origin.slices.size();
+  }
+  std::vector<double> shares;
+  for (const tp::ServerBytes& server : tp::bytes_by_server(job.properties(), job.overview())) {
+    shares.push_back(static_cast<double>(server.bytes()));
+  }
+  return fmt::format("{} trainers x {} pservers, {} vars -> {} slices, imbalance {:.2f}, {:.0f} ms",
+                     trainers, job.server_count(), origins, slices, tp::imbalance(shares),
+                     milliseconds);
 }
 
 }  // namespace
 
 StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
-  const std::unique_ptr<ops::OpRegistry> ops = ops::standard_registry();
-  const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
-                            read_program(options.program, limits));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
-                            read_program(options.startup, limits));
-  tp::TranspileArguments arguments = options.arguments;
-  arguments.trainer_id = std::stoll(options.trainer_id);
-  MILLRACE_ASSIGN_OR_RETURN(
-      const std::unique_ptr<tp::PserverMode> mode,
-      tp::PserverMode::transpile(*main, *startup, options.config, arguments, *ops));
-  MILLRACE_ASSIGN_OR_RETURN(tp::RolePrograms trainer, mode->trainer());
-  std::vector<tp::RolePrograms> servers;
-  for (size_t i = 0; i < mode->job().endpoints.size(); ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(tp::RolePrograms server, mode->pserver(i));
-    servers.push_back(std::move(server));
+  const auto begin = std::chrono::steady_clock::now();
+  MILLRACE_ASSIGN_OR_RETURN(const Inputs in, read_inputs(tool, options));
+  std::vector<int64_t> trainers;
+  MILLRACE_ASSIGN_OR_RETURN(const auto jobs, plan(tool, options, in, trainers));
+  const tp::Transpilation& first = *jobs[0];
+  const size_t servers = first.server_count();
+
+  // Everything is built before the first file is written.
+  std::vector<tp::RolePrograms> roles(jobs.size() + servers);
+  MILLRACE_RETURN_IF_ERROR(
+      parallel_for(roles.size(), tool.common().threads, [&](size_t i) -> Status {
+        if (i < jobs.size()) {
+          MILLRACE_ASSIGN_OR_RETURN(roles[i], jobs[i]->trainer());
+        } else {
+          MILLRACE_ASSIGN_OR_RETURN(roles[i], first.pserver(i - jobs.size()));
+        }
+        return Ok();
+      }));
+  const RoleWriter writer(tool, options, *in.registry);
+  const auto folder = [&](size_t i) {
+    return i < jobs.size() ? "trainer_" + std::to_string(trainers[i])
+                           : "pserver_" + std::to_string(i - jobs.size());
+  };
+  if (!options.io_programs.empty()) {
+    MILLRACE_RETURN_IF_ERROR(write_io_programs(writer, options, folder(0), *roles[0].main, first));
   }
-  MILLRACE_RETURN_IF_ERROR(write_roles(tool, "trainer_" + options.trainer_id, std::move(trainer)));
-  MILLRACE_RETURN_IF_ERROR(parallel_for(servers.size(), tool.common().threads, [&](size_t i) {
-    return write_roles(tool, "pserver_" + std::to_string(i), std::move(servers[i]));
+  MILLRACE_RETURN_IF_ERROR(parallel_for(roles.size(), tool.common().threads, [&](size_t i) {
+    return writer.write_roles(folder(i), std::move(roles[i]));
   }));
+  MILLRACE_RETURN_IF_ERROR(
+      writer.write_text("", "slices.json", tp::slices_json(first.properties(), first.overview())));
+  for (const std::string& remark : first.remarks()) tool.log(LogLevel::kInfo, remark);
+  const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
+  tool.log(LogLevel::kInfo, summary(first, trainers.size(), spent.count()));
   return kDone;
 }
 

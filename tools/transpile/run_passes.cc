@@ -2,9 +2,11 @@
 
 #include <memory>
 
-#include "framework/export.h"
+#include "framework/base/file.h"
 #include "framework/read_program.h"
+#include "framework/text_form/print.h"
 #include "ops/registry.h"
+#include "ops/verify.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/instrumentation.h"
 #include "transpiler/pass_manager.h"
@@ -43,7 +45,10 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const tp::PassManager manager,
                             tp::PassManager::create(passes, options.passes));
   const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};
-  MILLRACE_ASSIGN_OR_RETURN(LoadedProgram program, load_program(options.program, limits));
+  MILLRACE_ASSIGN_OR_RETURN(std::string bytes, read_file(options.program, limits.max_bytes));
+  const bool is_text = llvm::StringRef(bytes).startswith(kTextFormHeader);
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                            read_program_bytes(std::move(bytes), options.program, limits));
   std::unique_ptr<Program> startup;
   if (!options.startup.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(startup, read_program(options.startup, limits));
@@ -52,18 +57,19 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
     tp::PassContext context(*ops);
     context.startup = startup.get();
     tp::PassManagerOptions run_options;
-    if (options.verify) run_options.verify = verify_hook(*ops);
+    if (options.verify)
+      run_options.verify = [&ops](const Program& p) { return ops::check_program(*ops, p); };
     MILLRACE_ASSIGN_OR_RETURN(const auto watchers, instrumentations(options, manager.pipeline()));
     for (const auto& watcher : watchers) run_options.instrumentations.push_back(watcher.get());
     MILLRACE_ASSIGN_OR_RETURN(const tp::PipelineReport report,
-                              manager.run(*program.program, context, run_options));
+                              manager.run(*program, context, run_options));
     for (const std::string& remark : context.remarks) tool.log(LogLevel::kDebug, remark);
     if (options.timing) tool.log(LogLevel::kInfo, "\n" + report.table());
   }
-  if (options.strip_debug) strip_debug(*program.program);
+  if (options.strip_debug) strip_debug(*program);
   // Without --format the result has the form of the input.
-  const bool as_text = tool.given("--format") ? options.format == "text" : program.is_text;
-  MILLRACE_RETURN_IF_ERROR(tool.write_output(serialize(*program.program, as_text)));
+  const bool as_text = tool.given("--format") ? options.format == "text" : is_text;
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(serialize(*program, as_text)));
   return kDone;
 }
 

@@ -49,8 +49,8 @@ struct PserverBuilder {
 /// Spec of a var that receives what `var` holds: same kind, dtype and dims, no flags.
 VarSpec plain_spec(VarKind kind, DType dtype, llvm::ArrayRef<int64_t> dims);
 
-/// Declaration under which a server keeps a copy of a var: persistable, so that it outlives a step; scopes and raw
-/// vars stay as they are.
+/// Declaration under which a server keeps a copy of a var: persistable, so that it outlives a step;
+/// scopes and raw vars stay as they are.
 VarSpec server_spec(const Var& var);
 
 /// Learning-rate block and its sub-blocks (section 8).

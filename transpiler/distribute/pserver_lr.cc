@@ -11,14 +11,15 @@ constexpr int kMaxDepth = 256;
 
 Status copy_sub_block(PserverBuilder& b, Op& copy, const Op& op, const Block& parent, int depth);
 
-// Copies an op of a sub-block. Every var it uses is declared in the copied block, as the original does, unless the
-// sub-block itself declares it.
+// Copies an op of a sub-block. Every var it uses is declared in the copied block, as the original
+// does, unless the sub-block itself declares it.
 Status copy_inner_op(PserverBuilder& b, Block& block, const Op& op, int depth) {
   auto declare = [&](llvm::StringRef name) -> Status {
     if (block.find_var(name) != nullptr) return Ok();
     const Var* const var = op.block().find_var_recursive(name);
     if (var == nullptr) {
-      return InvalidProgram("'{}' is not declared", std::string_view(name.data(), name.size())).at(op.location());
+      return InvalidProgram("'{}' is not declared", std::string_view(name.data(), name.size()))
+          .at(op.location());
     }
     block.declare(name, server_spec(*var));
     return Ok();

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/base/status.h"
+#include "ops/registry.h"
+#include "transpiler/distribute_config.h"
+#include "transpiler/distribute_result.h"
+
+namespace millrace::transpiler {
+
+/// One program distributed over the roles of a cluster, in whatever mode the configuration asks
+/// for. Programs of a role are built when they are asked for; calls do not influence each other.
+///
+/// Thread-safety: const functions may run concurrently.
+class Transpilation {
+ public:
+  Transpilation() = default;
+  virtual ~Transpilation() = default;
+  Transpilation(const Transpilation&) = delete;
+  Transpilation& operator=(const Transpilation&) = delete;
+
+  /// Plans the distribution for the trainer that the arguments name.
+  ///
+  /// \param transpiler  distribute (config.mode decides further), geo or federated
+  /// \param registry    must outlive the result
+  /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented.
+  static StatusOr<std::unique_ptr<Transpilation>> create(const std::string& transpiler,
+                                                         const Program& main,
+                                                         const Program& startup,
+                                                         const DistributeTranspilerConfig& config,
+                                                         const TranspileArguments& arguments,
+                                                         const ops::OpRegistry& registry);
+
+  /// Programs of the trainer.
+  [[nodiscard]] virtual StatusOr<RolePrograms> trainer() const = 0;
+  /// Number of servers; 0 in modes without.
+  [[nodiscard]] virtual size_t server_count() const { return 0; }
+  /// Programs of one server.
+  [[nodiscard]] virtual StatusOr<RolePrograms> pserver(size_t server) const;
+
+  [[nodiscard]] const ProgramProperties& properties() const { return properties_; }
+  [[nodiscard]] const VarsDistributed& overview() const { return overview_; }
+  /// What was done, line by line; filled if the configuration asks for it.
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
+  /// Number of trainers of the job.
+  [[nodiscard]] int64_t trainer_count() const { return trainer_count_; }
+
+ protected:
+  ProgramProperties properties_;
+  VarsDistributed overview_;
+  std::vector<std::string> remarks_;
+  int64_t trainer_count_ = 1;
+};
+
+}  // namespace millrace::transpiler
