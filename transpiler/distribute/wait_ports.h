@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+
+namespace millrace::transpiler {
+
+/// Waits until every endpoint ("host:port") accepts a TCP connection; the connections are closed at
+/// once.
+///
+/// \param deadline_ms  for all endpoints together, on the monotonic clock
+/// Errors: kDistributed naming the endpoints that did not answer and the last error of each.
+Status wait_ports(const std::vector<std::string>& endpoints, int64_t deadline_ms);
+
+}  // namespace millrace::transpiler
