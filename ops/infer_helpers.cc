@@ -104,6 +104,13 @@ void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef ou
   for (size_t i = 0; i < count; ++i) ctx.set_output(output_slot, ctx.input(input_slot, i), i);
 }
 
+StatusOr<DType> checked_dtype(const InferContext& ctx, llvm::StringRef attr) {
+  const DType dtype = ctx.dtype_attr(attr);
+  if (is_valid(dtype)) return dtype;
+  return ctx.error("attribute '{}' is {}, which is no element type", view(attr),
+                   static_cast<int32_t>(dtype));
+}
+
 StatusOr<int64_t> checked_axis(const InferContext& ctx, llvm::StringRef attr, int64_t axis,
                                size_t rank) {
   const size_t bound = std::max<size_t>(rank, 1);

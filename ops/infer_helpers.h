@@ -39,6 +39,9 @@ Status infer_unary_bool(InferContext& ctx);
 /// Copies metas pairwise from an input slot with several vars to an output slot.
 void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot);
 
+/// The element type that an attribute names by its number. Errors: the number names none.
+StatusOr<DType> checked_dtype(const InferContext& ctx, llvm::StringRef attr);
+
 /// Axis counted from the front. Errors: outside of [-rank, rank); a rank of 0 allows 0 and -1.
 StatusOr<int64_t> checked_axis(const InferContext& ctx, llvm::StringRef attr, int64_t axis,
                                size_t rank);

@@ -6,11 +6,7 @@ namespace millrace::ops {
 namespace {
 
 Status infer(InferContext& ctx) {
-  const DType dtype = ctx.dtype_attr("out_dtype");
-  if (!is_valid(dtype)) {
-    return ctx.error("attribute 'out_dtype' is {}, which is no element type",
-                     static_cast<int32_t>(dtype));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "out_dtype"));
   VarMeta out = ctx.input("X");
   out.dtype = dtype;
   ctx.set_output("Out", std::move(out));

@@ -26,7 +26,14 @@ Status check_rows_alike(const InferContext& ctx, llvm::StringRef slot, size_t in
 
 // Every slot besides Param either has one element or the shape of Param, var by var.
 Status check_shapes_of(const InferContext& ctx, const SlotDef& slot) {
-  for (size_t i = 0; i < ctx.input_count(slot.name); ++i) {
+  const size_t count = ctx.input_count(slot.name);
+  const size_t params = ctx.input_count("Param");
+  // One rate may serve all parameters.
+  if (count > 0 && count != params && !(slot.name == "LearningRate" && count == 1)) {
+    return ctx.error("{} must have as many vars as Param, found {} and {}",
+                     std::string_view(slot.name.data(), slot.name.size()), count, params);
+  }
+  for (size_t i = 0; i < count; ++i) {
     if (is_scalar_slot(slot.name)) {
       MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot.name, 1, i));
     } else if (ctx.input(slot.name, i).kind != VarKind::kSelectedRows) {

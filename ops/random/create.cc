@@ -1,26 +1,15 @@
 #include "ops/random/create.h"
 
 namespace millrace::ops {
-namespace {
-
-StatusOr<DType> checked_dtype(const InferContext& ctx) {
-  const DType dtype = ctx.dtype_attr("dtype");
-  if (is_valid(dtype)) return dtype;
-  return ctx.error("attribute 'dtype' is {}, which is no element type",
-                   static_cast<int32_t>(dtype));
-}
-
-}  // namespace
-
 Status infer_created(InferContext& ctx) {
-  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, shape_from_attr(ctx));
   ctx.set_output("Out", dims ? tensor_meta(dtype, *dims) : shapeless_meta(dtype));
   return Ok();
 }
 
 Status infer_batch_size_like(InferContext& ctx) {
-  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> shape, shape_from_attr(ctx));
   Dims dims = shape ? *shape : Dims{};
   const VarMeta& input = ctx.input("Input");

@@ -32,7 +32,8 @@ Status infer_randint(InferContext& ctx) {
 }
 
 Status infer_randperm(InferContext& ctx) {
-  ctx.set_output("Out", ctx.dtype_attr("dtype"), {ctx.attr<int32_t>("n")});
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
+  ctx.set_output("Out", dtype, {ctx.attr<int32_t>("n")});
   return Ok();
 }
 

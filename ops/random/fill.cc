@@ -19,8 +19,9 @@ Status infer_fill(InferContext& ctx) {
 // As X, with another element type unless dtype is -1.
 Status infer_like(InferContext& ctx) {
   VarMeta out = ctx.input("X");
-  const int32_t dtype = ctx.attr<int32_t>("dtype");
-  if (dtype >= 0) out.dtype = static_cast<DType>(dtype);
+  if (ctx.attr<int32_t>("dtype") != -1) {
+    MILLRACE_ASSIGN_OR_RETURN(out.dtype, checked_dtype(ctx, "dtype"));
+  }
   ctx.set_output("Out", std::move(out));
   return Ok();
 }

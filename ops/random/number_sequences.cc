@@ -14,7 +14,8 @@ Status infer_range(InferContext& ctx) {
 Status infer_linspace(InferContext& ctx) {
   for (const char* const slot : {"Start", "Stop", "Num"})
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, 1));
-  ctx.set_output("Out", ctx.dtype_attr("dtype"), {-1});
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
+  ctx.set_output("Out", dtype, {-1});
   return Ok();
 }
 

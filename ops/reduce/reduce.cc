@@ -42,21 +42,22 @@ Status set_reduced(InferContext& ctx, DType dtype) {
   return Ok();
 }
 
+// What attribute out_dtype says, or the fallback where it says nothing.
+Status set_reduced_or(InferContext& ctx, DType fallback) {
+  if (ctx.attr<int32_t>("out_dtype") == -1) return set_reduced(ctx, fallback);
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "out_dtype"));
+  return set_reduced(ctx, dtype);
+}
+
 Status infer(InferContext& ctx) {
-  const int32_t out_dtype = ctx.attr<int32_t>("out_dtype");
-  return set_reduced(ctx, out_dtype >= 0 ? static_cast<DType>(out_dtype) : ctx.input("X").dtype);
+  return set_reduced_or(ctx, ctx.input("X").dtype);
 }
 
 // Sums of bool and int32 are int64, so that they do not overflow.
 Status infer_sum(InferContext& ctx) {
-  const int32_t out_dtype = ctx.attr<int32_t>("out_dtype");
-  DType dtype = ctx.input("X").dtype;
-  if (out_dtype >= 0) {
-    dtype = static_cast<DType>(out_dtype);
-  } else if (dtype == DType::kBool || dtype == DType::kInt32) {
-    dtype = DType::kInt64;
-  }
-  return set_reduced(ctx, dtype);
+  const DType dtype = ctx.input("X").dtype;
+  const bool widened = dtype == DType::kBool || dtype == DType::kInt32;
+  return set_reduced_or(ctx, widened ? DType::kInt64 : dtype);
 }
 
 Status infer_bool(InferContext& ctx) {

@@ -36,6 +36,10 @@ TEST(Optimizer, ListsArePaired) {
                   "LearningRate=f32[1]+f32[1]",
                   "ParamOut*2"),
             "Param and Grad must have the same shape, found [2, 3] and [2, 4]");
+  EXPECT_EQ(infer("merged_momentum",
+                  "Param=f32[4]+f32[2,3] Grad=f32[4] Velocity=f32[4]+f32[2,3] LearningRate=f32[1]",
+                  "ParamOut*2"),
+            "Grad must have as many vars as Param, found 1 and 2");
 }
 
 TEST(Optimizer, ImpossibleShapes) {

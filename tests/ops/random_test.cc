@@ -33,6 +33,8 @@ TEST(Fill, LikeAnotherTensor) {
   EXPECT_EQ(infer("fill_zeros_like", "X=f64[-1,3]@1", "Out"), "Out=f64[-1,3]@1");
   EXPECT_EQ(infer("fill_any_like", "X=f32[2]", "Out", {{"dtype", make_attr(3)}}), "Out=i64[2]");
   EXPECT_EQ(infer("fill_any_like", "X=f64[2]", "Out"), "Out=f64[2]");
+  EXPECT_EQ(infer("fill_any_like", "X=f64[2]", "Out", {{"dtype", make_attr(8)}}),
+            "attribute 'dtype' is 8, which is no element type");
 }
 
 TEST(BatchSizeLike, TakesOneDim) {

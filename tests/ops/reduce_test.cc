@@ -29,6 +29,8 @@ TEST(Reduce, ElementTypes) {
   EXPECT_EQ(infer("reduce_any", "X=bool[2,3]", "Out"), "Out=bool[3]");
   EXPECT_EQ(infer("reduce_sum", "X=i32[2,3]", "Out"), "Out=i64[3]");
   EXPECT_EQ(infer("reduce_sum", "X=i32[2,3]", "Out", {{"out_dtype", make_attr(5)}}), "Out=f32[3]");
+  EXPECT_EQ(infer("reduce_max", "X=i32[2,3]", "Out", {{"out_dtype", make_attr(99)}}),
+            "attribute 'out_dtype' is 99, which is no element type");
 }
 
 TEST(Reduce, AxesFromTensors) {
