@@ -30,7 +30,11 @@ Status infer_grad(InferContext& ctx) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
     if (source.empty()) continue;
     const size_t count = std::min(ctx.output_count(slot.name), ctx.input_count(source));
-    for (size_t i = 0; i < count; ++i) ctx.set_output(slot.name, ctx.input(source, i), i);
+    for (size_t i = 0; i < count; ++i) {
+      VarMeta meta = ctx.input(source, i);
+      if (spec.drops_lod) meta.lod_level = 0;
+      ctx.set_output(slot.name, std::move(meta), i);
+    }
   }
   return Ok();
 }

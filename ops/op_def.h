@@ -98,6 +98,8 @@ struct GradSpec {
   /// Where the shape of an output comes from if its forward var is not among the inputs: {"X@GRAD",
   /// "Out@GRAD"}.
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> shape_like = {};
+  /// Input gradients are declared without LoD, as the original does for some sequence ops.
+  bool drops_lod = false;
 };
 
 /// Schema of one op type. Built by chaining; every setter returns *this so that a definition reads

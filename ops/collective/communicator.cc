@@ -1,0 +1,61 @@
+#include "ops/collective/defs.h"
+#include "ops/infer_helpers.h"
+
+// Making groups of ranks, and order between computing and communication.
+namespace millrace::ops {
+namespace {
+
+Status infer_pass(InferContext& ctx) {
+  copy_each(ctx, "X", "Out");
+  return Ok();
+}
+
+// Only an order; without streams they do nothing.
+OpDef order_op(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("X", "vars passed on", Arity::kAny)
+      .output("Out", "the same vars", Arity::kAny)
+      .attr("ring_id", 0, "number of the group")
+      .range(0)
+      .infer(infer_pass)
+      .side_effects();
+  return def;
+}
+
+OpDef setup_op(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .attr("ring_id", 0, "number of the group")
+      .range(0)
+      .side_effects()
+      .capability(Capability::kNetwork);
+  return def;
+}
+
+}  // namespace
+
+void add_communicator_ops(OpRegistry& registry) {
+  registry.add(order_op("c_sync_calc_stream", "waits until computing before it is done"));
+  registry.add(order_op("c_sync_comm_stream", "waits until communication before it is done"));
+  registry.add(order_op("c_wait_comm", "computing waits for communication"));
+  registry.add(order_op("c_wait_compute", "communication waits for computing"));
+  registry.add(setup_op("c_gen_nccl_id", "makes the id of a group and hands it to the others")
+                   .output("Out", "the id", Arity::kOne, kAnyKind)
+                   .attr("rank", 0, "own rank")
+                   .range(0)
+                   .attr("endpoint", "", "own endpoint, host:port")
+                   .attr("other_endpoints", std::vector<std::string>{}, "those of the others"));
+  registry.add(setup_op("c_comm_init", "joins a group")
+                   .input("X", "the id", Arity::kOne, kAnyKind)
+                   .attr("nranks", 1, "size of the group")
+                   .range(1)
+                   .attr("rank", 0, "own rank")
+                   .range(0)
+                   .attr("device_id", -1, "GPU to use; -1: that of the executor")
+                   .attr("endpoints", "", "no effect"));
+  registry.add(setup_op("c_comm_init_all", "makes a group of the GPUs of this process")
+                   .attr("devices", std::vector<int32_t>{}, "GPUs; empty: all of them"));
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,218 @@
+#include "ops/control_flow/defs.h"
+#include "ops/grad_rules.h"
+#include "ops/infer_helpers.h"
+
+// Ops that run a sub-block. Their gradient rules name the slots; backward makes the block of the
+// gradient ops, replaces attribute sub_block by it and drops names that nothing in it writes.
+// Source: spec/executor.md section 5, spec/backward.md section 6.
+namespace millrace::ops {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+Status check_one_bool(const InferContext& ctx, llvm::StringRef slot) {
+  const VarMeta& condition = ctx.input(slot);
+  if (!dims_known(condition)) return Ok();
+  const int64_t count = dims_product(condition.dims);
+  if (count >= 0 && count != 1) {
+    return ctx.error("'{}' has shape {}, expected one element", slot.str(),
+                     dims_text(condition.dims));
+  }
+  return Ok();
+}
+
+Status infer_while(InferContext& ctx) {
+  return check_one_bool(ctx, "Condition");
+}
+
+Status infer_conditional(InferContext& ctx) {
+  if (!ctx.attr<bool>("is_scalar_condition")) return Ok();
+  return check_one_bool(ctx, "Cond");
+}
+
+// Gradients look like the forward vars beside them.
+Status infer_while_grad(InferContext& ctx) {
+  copy_each(ctx, "X", "X@GRAD");
+  return Ok();
+}
+
+Status infer_conditional_grad(InferContext& ctx) {
+  copy_each(ctx, "Input", "Input@GRAD");
+  return Ok();
+}
+
+Status infer_recurrent_grad(InferContext& ctx) {
+  copy_each(ctx, "inputs", "inputs@GRAD");
+  copy_each(ctx, "initial_states", "initial_states@GRAD");
+  copy_each(ctx, "parameters", "parameters@GRAD");
+  return Ok();
+}
+
+// What is stacked over time has as many steps as the input sequences; its width is known inside.
+Status infer_recurrent(InferContext& ctx) {
+  if (!ctx.attr<bool>("has_states")) return Ok();
+  const size_t states = ctx.attr<Strings>("states").size();
+  const size_t previous = ctx.attr<Strings>("ex_states").size();
+  if (states != previous || states != ctx.input_count("initial_states")) {
+    return ctx.error(
+        "'initial_states' has {} vars, attribute 'ex_states' {} names and 'states' {}, "
+        "expected the same number",
+        ctx.input_count("initial_states"), previous, states);
+  }
+  return Ok();
+}
+
+StatusOr<std::vector<GradOp>> grad_while(const GradContext& ctx) {
+  std::vector<std::string> wanted = ctx.input_grad("X", true);
+  if (wanted.empty()) return std::vector<GradOp>{};
+  GradOp op("while_grad");
+  op.input("X", ctx.input("X"))
+      .input("Out", ctx.output("Out"))
+      .input("Out@GRAD", ctx.output_grad("Out"))
+      .input("StepScopes", ctx.output("StepScopes"))
+      .output("X@GRAD", std::move(wanted));
+  copy_attrs(ctx, op);
+  op.attr("original_output_grad", make_attr(ctx.output_grad("Out")));
+  return one_grad_op(std::move(op));
+}
+
+StatusOr<std::vector<GradOp>> grad_conditional(const GradContext& ctx) {
+  std::vector<std::string> wanted = ctx.input_grad("Input", true);
+  if (wanted.empty()) return std::vector<GradOp>{};
+  GradOp op("conditional_block_grad");
+  op.input("Cond", ctx.input("Cond"))
+      .input("Input", ctx.input("Input"))
+      .input("Out", ctx.output("Out"))
+      .input("Out@GRAD", ctx.output_grad("Out"))
+      .input("Scope", ctx.output("Scope"))
+      .output("Input@GRAD", std::move(wanted));
+  copy_attrs(ctx, op);
+  return one_grad_op(std::move(op));
+}
+
+StatusOr<std::vector<GradOp>> grad_recurrent(const GradContext& ctx) {
+  GradOp op("recurrent_grad");
+  bool any = false;
+  for (const char* const slot : {"inputs", "initial_states", "parameters"}) {
+    std::vector<std::string> wanted = ctx.input_grad(slot, true);
+    any = any || !wanted.empty();
+    op.input(slot, ctx.input(slot));
+    op.output(std::string(slot) + "@GRAD", std::move(wanted));
+  }
+  if (!any) return std::vector<GradOp>{};
+  op.input("outputs", ctx.output("outputs"))
+      .input("outputs@GRAD", ctx.output_grad("outputs"))
+      .input("step_scopes", ctx.output("step_scopes"))
+      // The scopes of the steps are what the backward pass walks; there is no var of their own.
+      .input("step_scopes@GRAD", ctx.output("step_scopes"));
+  copy_attrs(ctx, op);
+  return one_grad_op(std::move(op));
+}
+
+void add_while(OpRegistry& registry) {
+  registry.add(
+      OpDef("while")
+          .doc("runs the sub-block as long as Condition holds")
+          .input("X", "outer vars read inside", Arity::kAny, kAnyKind)
+          .input("Condition", "one bool; the sub-block computes it anew")
+          .output("Out", "outer vars written inside", Arity::kAny, kAnyKind)
+          .output("StepScopes", "scope of every step, for the gradient", Arity::kOne, kAnyKind)
+          .block_attr("sub_block", "body of the loop")
+          .attr("is_test", false, "keep no scopes for a gradient")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step")
+          .infer(infer_while)
+          .grad(grad_while)
+          .shares_block());
+  registry.add(
+      OpDef("while_grad")
+          .doc("gradient of while: the steps from last to first")
+          .input("X", "outer vars read inside", Arity::kAny, kAnyKind)
+          .input("Out", "outer vars written inside", Arity::kAny, kAnyKind)
+          .input("Out@GRAD", "gradients of these", Arity::kAny, kAnyKind)
+          .input("StepScopes", "scopes of the forward op", Arity::kOptional, kAnyKind)
+          .output("X@GRAD", "gradients of X, @EMPTY@ where none is needed", Arity::kAny, kAnyKind)
+          .block_attr("sub_block", "gradient ops of the body")
+          .attr("is_test", false, "no effect")
+          .attr("original_output_grad", Strings{}, "names of Out@GRAD inside")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step")
+          .infer(infer_while_grad)
+          .shares_block());
+}
+
+void add_conditional(OpRegistry& registry) {
+  registry.add(
+      OpDef("conditional_block")
+          .doc("runs the sub-block once if the condition holds")
+          .input("Cond", "a bool, or vars that must not be empty", Arity::kAny, kAnyKind)
+          .input("Input", "outer vars read inside", Arity::kAny, kAnyKind)
+          .output("Out", "outer vars written inside", Arity::kAny, kAnyKind)
+          .output("Scope", "scope of the run, for the gradient", Arity::kOptional, kAnyKind)
+          .block_attr("sub_block", "what is run")
+          .attr("is_scalar_condition", false,
+                "true: Cond is one bool; false: all of Cond are not empty")
+          .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive the run")
+          .infer(infer_conditional)
+          .grad(grad_conditional)
+          .shares_block());
+  registry.add(OpDef("conditional_block_grad")
+                   .doc("gradient of conditional_block; zeros if it did not run")
+                   .input("Cond", "as in the forward op", Arity::kAny, kAnyKind)
+                   .input("Input", "outer vars read inside", Arity::kAny, kAnyKind)
+                   .input("Out", "outer vars written inside", Arity::kAny, kAnyKind)
+                   .input("Out@GRAD", "gradients of these", Arity::kAny, kAnyKind)
+                   .input("Scope", "scope of the forward op", Arity::kOptional, kAnyKind)
+                   .output("Input@GRAD", "gradients of Input", Arity::kAny, kAnyKind)
+                   .block_attr("sub_block", "gradient ops of the block")
+                   .attr("is_scalar_condition", false, "as in the forward op")
+                   .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive the run")
+                   .infer(infer_conditional_grad)
+                   .shares_block());
+}
+
+OpDef& recurrent_attrs(OpDef& def) {
+  return def.attr("has_states", false, "states go from step to step")
+      .attr("ex_states", Strings{}, "names inside of the states before a step")
+      .attr("states", Strings{}, "names inside of the states after a step")
+      .attr("reverse", false, "last step first")
+      .attr("is_train", true, "keep the scopes for a gradient")
+      .attr("skip_eager_deletion_vars", Strings{}, "vars that must outlive a step");
+}
+
+void add_recurrent(OpRegistry& registry) {
+  OpDef forward("recurrent");
+  forward.doc("runs the sub-block once for each step of the inputs")
+      .input("inputs", "sequences, time first; inside each has one step", Arity::kAny)
+      .input("initial_states", "states before the first step", Arity::kAny)
+      .input("parameters", "outer vars read inside", Arity::kAny, kAnyKind)
+      .output("outputs", "what the steps yield, stacked on dim 0", Arity::kAny)
+      .output("step_scopes", "scope of every step, for the gradient", Arity::kOptional, kAnyKind)
+      .block_attr("sub_block", "one step")
+      .infer(infer_recurrent)
+      .grad(grad_recurrent);
+  registry.add(recurrent_attrs(forward));
+  OpDef backward("recurrent_grad");
+  backward.doc("gradient of recurrent: the steps from last to first")
+      .input("inputs", "sequences of the forward op", Arity::kAny)
+      .input("initial_states", "states before the first step", Arity::kAny)
+      .input("parameters", "outer vars read inside", Arity::kAny, kAnyKind)
+      .input("outputs", "what the steps yielded", Arity::kAny)
+      .input("outputs@GRAD", "gradients of these", Arity::kAny)
+      .input("step_scopes", "scopes of the forward op", Arity::kOptional, kAnyKind)
+      .input("step_scopes@GRAD", "the same scopes", Arity::kOptional, kAnyKind)
+      .output("inputs@GRAD", "gradients of the sequences", Arity::kAny)
+      .output("initial_states@GRAD", "gradients of the first states", Arity::kAny)
+      .output("parameters@GRAD", "gradients, summed over the steps", Arity::kAny)
+      .block_attr("sub_block", "gradient ops of one step")
+      .infer(infer_recurrent_grad);
+  registry.add(recurrent_attrs(backward).shares_block());
+}
+
+}  // namespace
+
+void add_block_ops(OpRegistry& registry) {
+  add_while(registry);
+  add_conditional(registry);
+  add_recurrent(registry);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,57 @@
+#include "ops/distributed/defs.h"
+#include "ops/infer_helpers.h"
+
+// Sorting ids by server and putting the answers back into order; spec/op_gaps.md.
+namespace millrace::ops {
+namespace {
+
+// Ids [n, 1] go out as [-1, 1]; rows of a gradient keep their width.
+Status infer_split_ids(InferContext& ctx) {
+  const VarMeta& ids = ctx.input("Ids");
+  if (!dims_known(ids)) return Ok();
+  for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
+    VarMeta out = ids;
+    out.lod_level = 0;
+    if (ids.kind != VarKind::kSelectedRows) out.dims = Dims{-1, 1};
+    ctx.set_output("Out", std::move(out), i);
+  }
+  return Ok();
+}
+
+Status infer_merge_ids(InferContext& ctx) {
+  if (ctx.input_count("Ids") != ctx.output_count("Out")) {
+    return ctx.error("'Out' has {} vars, expected {}, one for each var of 'Ids'",
+                     ctx.output_count("Out"), ctx.input_count("Ids"));
+  }
+  if (ctx.input_count("Rows") != ctx.input_count("X")) {
+    return ctx.error("'X' has {} vars, expected {}, one for each var of 'Rows'",
+                     ctx.input_count("X"), ctx.input_count("Rows"));
+  }
+  const VarMeta& x = ctx.input("X");
+  if (!dims_known(x) || x.rank() != 2) return Ok();
+  for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
+    const VarMeta& ids = ctx.input("Ids", i);
+    const int64_t rows = dims_known(ids) && ids.rank() > 0 ? ids.dims[0] : -1;
+    ctx.set_output("Out", tensor_meta(x.dtype, {rows, x.dims[1]}, ids.lod_level), i);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+void add_id_ops(OpRegistry& registry) {
+  registry.add(OpDef("split_ids")
+                   .doc("distinct ids in ascending order; id goes to output id mod n")
+                   .input("Ids", "ids, or a gradient whose rows are ids", Arity::kMany)
+                   .output("Out", "what belongs to each server", Arity::kMany)
+                   .infer(infer_split_ids));
+  registry.add(OpDef("merge_ids")
+                   .doc("output i has the row of each id of Ids[i], in order, repeats included")
+                   .input("Ids", "ids as they were before splitting", Arity::kMany)
+                   .input("Rows", "ids that each server was asked for", Arity::kMany)
+                   .input("X", "rows that each server answered", Arity::kMany)
+                   .output("Out", "rows for each var of Ids", Arity::kMany)
+                   .infer(infer_merge_ids));
+}
+
+}  // namespace millrace::ops

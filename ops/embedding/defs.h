@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ops/op_def.h"
+#include "ops/registry.h"
+
+namespace millrace::ops {
+
+/// Families of this folder, one a file.
+void add_lookup_ops(OpRegistry& registry);
+void add_sampled_loss_ops(OpRegistry& registry);
+void add_selected_rows_ops(OpRegistry& registry);
+
+}  // namespace millrace::ops

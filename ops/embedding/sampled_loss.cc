@@ -1,0 +1,180 @@
+#include "ops/embedding/defs.h"
+#include "ops/infer_helpers.h"
+
+// Losses over many classes that look at a few of them only.
+namespace millrace::ops {
+namespace {
+
+using Strings = std::vector<std::string>;
+
+int64_t rows_of(const VarMeta& meta) {
+  return dims_known(meta) && meta.rank() > 0 ? meta.dims[0] : -1;
+}
+
+Status infer_nce(InferContext& ctx) {
+  const VarMeta& input = ctx.input("Input");
+  const VarMeta& label = ctx.input("Label");
+  const VarMeta& weight = ctx.input("Weight");
+  if (dims_known(input) && dims_known(weight)) {
+    if (weight.rank() != 2 || input.rank() != 2 || !dims_agree(input.dims[1], weight.dims[1])) {
+      return ctx.error("'Weight' has shape {}, expected [classes, width] for 'Input' {}",
+                       dims_text(weight.dims), dims_text(input.dims));
+    }
+    const auto classes = ctx.attr<int32_t>("num_total_classes");
+    if (!dims_agree(weight.dims[0], classes)) {
+      return ctx.error("'Weight' has shape {}, expected {} rows as attribute 'num_total_classes'",
+                       dims_text(weight.dims), classes);
+    }
+  }
+  const int64_t rows = rows_of(input);
+  int64_t samples = -1;
+  if (dims_known(label)) {
+    const int64_t labels = label.rank() == 2 ? label.dims[1] : 1;
+    if (labels >= 0) samples = labels + ctx.attr<int32_t>("num_neg_samples");
+  }
+  ctx.set_output("Cost", input.dtype, {rows, 1});
+  ctx.set_output("SampleLogits", input.dtype, {rows, samples});
+  ctx.set_output("SampleLabels", DType::kInt64, {rows, samples});
+  return Ok();
+}
+
+// Gradient of a weight: by rows if the op is sparse.
+void weight_grad(InferContext& ctx, llvm::StringRef slot, llvm::StringRef grad) {
+  if (!ctx.has_input(slot)) return;
+  VarMeta meta = ctx.input(slot);
+  meta.kind = ctx.attr<bool>("is_sparse") ? VarKind::kSelectedRows : VarKind::kLodTensor;
+  ctx.set_output(grad, std::move(meta));
+}
+
+Status infer_nce_grad(InferContext& ctx) {
+  weight_grad(ctx, "Weight", "Weight@GRAD");
+  ctx.copy("Bias", "Bias@GRAD");
+  ctx.copy("Input", "Input@GRAD");
+  return Ok();
+}
+
+Status infer_hsigmoid(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& w = ctx.input("W");
+  if (dims_known(x) && dims_known(w) &&
+      (x.rank() != 2 || w.rank() != 2 || !dims_agree(x.dims[1], w.dims[1]))) {
+    return ctx.error("'W' has shape {}, expected [classes - 1, width] for 'X' {}",
+                     dims_text(w.dims), dims_text(x.dims));
+  }
+  ctx.set_output("Out", x.dtype, {rows_of(x), 1});
+  // The width is the length of the longest path in the tree of classes.
+  ctx.set_output("PreOut", x.dtype, {rows_of(x), -1});
+  ctx.copy("W", "W_Out");
+  return Ok();
+}
+
+Status infer_hsigmoid_grad(InferContext& ctx) {
+  weight_grad(ctx, "W", "W@GRAD");
+  ctx.copy("Bias", "Bias@GRAD");
+  ctx.copy("X", "X@GRAD");
+  return Ok();
+}
+
+OpDef& nce_attrs(OpDef& def) {
+  return def.attr("num_total_classes", 1, "number of classes")
+      .range(1)
+      .attr("num_neg_samples", 10, "wrong classes drawn for each row")
+      .range(1)
+      .attr("sampler", 0, "0 uniform, 1 log-uniform, 2 the custom distribution")
+      .range(0, 2)
+      .attr("seed", 0, "0: another one each run")
+      .attr("is_sparse", false, "the gradient of Weight is SELECTED_ROWS")
+      .attr("remote_prefetch", false, "rows are fetched from the servers")
+      .attr("custom_neg_classes", std::vector<int32_t>{}, "wrong classes to use, for tests")
+      .attr("epmap", Strings{}, "server of each slice, host:port")
+      .attr("height_sections", std::vector<int64_t>{}, "rows of each slice")
+      .attr("table_names", Strings{}, "slice of the table on each server")
+      .attr("trainer_id", 0, "who asks");
+}
+
+void add_nce(OpRegistry& registry) {
+  OpDef forward("nce");
+  forward.doc("noise-contrastive estimation of the loss over many classes")
+      .input("Input", "[rows, width]")
+      .input("Label", "right classes [rows, labels]")
+      .input("Weight", "[classes, width]")
+      .input("Bias", "[classes, 1]", Arity::kOptional)
+      .input("SampleWeight", "weight of each row [rows, 1]", Arity::kOptional)
+      .input("CustomDistProbs", "probability of each class", Arity::kOptional)
+      .input("CustomDistAlias", "alias table", Arity::kOptional)
+      .input("CustomDistAliasProbs", "probabilities of the alias table", Arity::kOptional)
+      .output("Cost", "loss of each row [rows, 1]")
+      .intermediate("SampleLogits", "scores of the classes looked at")
+      .intermediate("SampleLabels", "the classes looked at")
+      .infer(infer_nce)
+      .grad({"nce_grad",
+             {"Bias", "Cost@GRAD", "CustomDistAlias", "CustomDistAliasProbs", "CustomDistProbs",
+              "Input", "Label", "SampleLabels", "SampleLogits", "SampleWeight", "Weight"},
+             {"Bias@GRAD", "Input@GRAD", "Weight@GRAD"},
+             {}});
+  registry.add(nce_attrs(forward));
+  OpDef backward("nce_grad");
+  backward.doc("gradient of nce");
+  for (const char* const slot :
+       {"Input", "Label", "Weight", "Bias", "SampleWeight", "CustomDistProbs", "CustomDistAlias",
+        "CustomDistAliasProbs", "SampleLogits", "SampleLabels", "Cost", "Cost@GRAD"}) {
+    backward.input(slot, "as in the forward op", Arity::kOptional);
+  }
+  backward.output("Input@GRAD", "gradient of Input", Arity::kOptional)
+      .output("Weight@GRAD", "gradient of Weight", Arity::kOptional)
+      .output("Bias@GRAD", "gradient of Bias", Arity::kOptional)
+      .infer(infer_nce_grad);
+  registry.add(nce_attrs(backward));
+}
+
+OpDef& hsigmoid_attrs(OpDef& def) {
+  return def.attr("num_classes", 2, "number of classes")
+      .range(2)
+      .attr("is_sparse", false, "the gradient of W is SELECTED_ROWS")
+      .attr("remote_prefetch", false, "rows are fetched from the servers")
+      .attr("trainer_id", 0, "who asks")
+      .attr("height_sections", std::vector<int64_t>{}, "rows of each slice")
+      .attr("epmap", Strings{}, "server of each slice, host:port")
+      .attr("table_names", Strings{}, "slice of the table on each server");
+}
+
+void add_hsigmoid(OpRegistry& registry) {
+  OpDef forward("hierarchical_sigmoid");
+  forward.doc("loss over classes that are leaves of a binary tree")
+      .input("X", "[rows, width]")
+      .input("W", "one row for each inner node")
+      .input("Label", "class of each row [rows, 1]")
+      .input("PathTable", "inner nodes on the path to each class; default: complete tree",
+             Arity::kOptional)
+      .input("PathCode", "branch taken at each of them", Arity::kOptional)
+      .input("Bias", "one element for each inner node", Arity::kOptional)
+      .output("Out", "loss of each row [rows, 1]")
+      .intermediate("PreOut", "scores of the nodes on the path")
+      .intermediate("W_Out", "W itself")
+      .infer(infer_hsigmoid)
+      .grad({"hierarchical_sigmoid_grad",
+             {"Bias", "Label", "Out@GRAD", "PathCode", "PathTable", "PreOut", "W", "X"},
+             {"Bias@GRAD", "W@GRAD", "X@GRAD"},
+             {}});
+  registry.add(hsigmoid_attrs(forward));
+  OpDef backward("hierarchical_sigmoid_grad");
+  backward.doc("gradient of hierarchical_sigmoid");
+  for (const char* const slot :
+       {"X", "W", "Label", "PathTable", "PathCode", "Bias", "PreOut", "Out", "Out@GRAD"}) {
+    backward.input(slot, "as in the forward op", Arity::kOptional);
+  }
+  backward.output("X@GRAD", "gradient of X", Arity::kOptional)
+      .output("W@GRAD", "gradient of W", Arity::kOptional)
+      .output("Bias@GRAD", "gradient of Bias", Arity::kOptional)
+      .infer(infer_hsigmoid_grad);
+  registry.add(hsigmoid_attrs(backward));
+}
+
+}  // namespace
+
+void add_sampled_loss_ops(OpRegistry& registry) {
+  add_nce(registry);
+  add_hsigmoid(registry);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,12 @@
+#include "ops/feature/defs.h"
+#include "ops/register_all.h"
+
+namespace millrace::ops {
+
+void register_feature(OpRegistry& registry) {
+  add_ranking_ops(registry);
+  add_fused_ops(registry);
+  add_average_ops(registry);
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "ops/op_def.h"
+#include "ops/registry.h"
+
+namespace millrace::ops {
+
+/// Families of this folder, one a file.
+void add_foreign_ops(OpRegistry& registry);
+
+}  // namespace millrace::ops

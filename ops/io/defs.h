@@ -1,0 +1,13 @@
+#pragma once
+
+#include "ops/op_def.h"
+#include "ops/registry.h"
+
+namespace millrace::ops {
+
+/// Families of this folder, one a file.
+void add_feed_ops(OpRegistry& registry);
+void add_file_ops(OpRegistry& registry);
+void add_reader_ops(OpRegistry& registry);
+
+}  // namespace millrace::ops

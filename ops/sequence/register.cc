@@ -1,0 +1,14 @@
+#include "ops/register_all.h"
+#include "ops/sequence/defs.h"
+
+namespace millrace::ops {
+
+void register_sequence(OpRegistry& registry) {
+  add_sequence_shape_ops(registry);
+  add_sequence_padding_ops(registry);
+  add_sequence_compute_ops(registry);
+  add_crf_ops(registry);
+  add_ctc_ops(registry);
+}
+
+}  // namespace millrace::ops
