@@ -140,7 +140,7 @@ void check_slots(const Op& op, const ops::OpDef& def, bool outputs, const std::s
       const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
       if (var != nullptr && (known->kinds & ops::mask_of(var->kind())) == 0) {
         out.add(fmt::format("{}: {} {} is of kind {}", op.type().str(), side, name.str(),
-                            static_cast<int>(var->kind())),
+                            var_kind_name(var->kind())),
                 where);
       }
     }
@@ -179,8 +179,8 @@ void check_attrs(const Op& op, const ops::OpDef& def, const std::string& where, 
       continue;
     }
     if (!attr_kind_converts(value->kind(), attr.kind)) {
-      out.add(fmt::format("{} has kind {}, schema {}", name, static_cast<int>(value->kind()),
-                          static_cast<int>(attr.kind)),
+      out.add(fmt::format("{} is of kind {}, schema {}", name, attr_kind_name(value->kind()),
+                          attr_kind_name(attr.kind)),
               where);
       continue;
     }
@@ -215,6 +215,7 @@ void print_grads(const ops::OpRegistry& registry, const Op& op, const std::strin
     fmt::print("grad\t{}\t{}\t!{}\n", where, op.type().str(), grads.status().message());
     return;
   }
+  if (grads.value().empty()) fmt::print("grad\t{}\t{}\t!nothing wanted\n", where, op.type().str());
   for (const ops::GradOp& grad : grads.value()) {
     fmt::print("grad\t{}\t{}\t{}\t{}\t{}\n", where, op.type().str(), grad.type,
                slots_text(grad.inputs), slots_text(grad.outputs));
@@ -222,10 +223,6 @@ void print_grads(const ops::OpRegistry& registry, const Op& op, const std::strin
 }
 
 // ---- element types
-
-const char* tensor_word(const Var& var) {
-  return var.kind() == VarKind::kLodTensorArray ? "array" : "tensor";
-}
 
 // Infers over a copy of the program, whose declarations change, and compares dtype and LoD level.
 void check_types(const ops::OpRegistry& registry, const Program& program, const Options& options,
@@ -245,10 +242,14 @@ void check_types(const ops::OpRegistry& registry, const Program& program, const 
         const std::string where =
             fmt::format("{}, var '{}'", place(file, op.location()), name.str());
         if (before->dtype() != after->dtype()) {
-          out.add(
-              fmt::format("{}: {} of type {} inferred as {}", op.type().str(), tensor_word(*before),
-                          static_cast<int>(before->dtype()), static_cast<int>(after->dtype())),
-              where);
+          out.add(fmt::format("{}: {} inferred as {}", op.type().str(), dtype_name(before->dtype()),
+                              dtype_name(after->dtype())),
+                  where);
+        }
+        if (before->kind() != after->kind()) {
+          out.add(fmt::format("{}: {} inferred as {}", op.type().str(),
+                              var_kind_name(before->kind()), var_kind_name(after->kind())),
+                  where);
         }
         if (before->lod_level() != after->lod_level()) {
           out.add(fmt::format("{}: LoD level {} inferred as {}", op.type().str(),
