@@ -3,6 +3,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
+#include "framework/op_attrs.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
 
@@ -27,7 +28,7 @@ constexpr std::array<StateRow, 12> kStates = {
      {"adamax", {"Moment", "InfNorm", nullptr}},
      {"momentum", {"Velocity", nullptr, nullptr}},
      {"lars_momentum", {"Velocity", nullptr, nullptr}},
-     {"rmsprop", {"Moment", "MeanSquare", "MeanGrad"}},
+     {"rmsprop", {"Moment", "MeanSquare", nullptr}},
      {"decayed_adagrad", {"Moment", nullptr, nullptr}},
      {"adadelta", {"AvgSquaredGrad", "AvgSquaredUpdate", nullptr}},
      {"ftrl", {"SquaredAccumulator", "LinearAccumulator", nullptr}},
@@ -66,6 +67,8 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
         .at(op.location())
         .with_hint("set slice_var_up to false");
   }
+  // Read only if centered; otherwise it stays as it was declared.
+  if (type == "rmsprop" && slot == "MeanGrad") return get_attr_or<bool>(op, "centered", false);
   return llvm::any_of(row->cut_slots,
                       [&](const char* name) { return name != nullptr && slot == name; });
 }
