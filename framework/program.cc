@@ -99,12 +99,9 @@ void Program::set_source(std::shared_ptr<const std::string> bytes) {
   pristine_ = source_ != nullptr;
 }
 
-std::unique_ptr<Program> Program::clone() const {
-  auto copy = std::make_unique<Program>();
-  for (size_t i = 0; i < names_.size(); ++i)
-    copy->names_.intern(names_.str(static_cast<NameId>(i)));
-  for (const Block& block : blocks()) {
-    Block& target = copy->add_block(block.parent());
+void Program::copy_blocks(const Program& from, bool same_ids) {
+  for (const Block& block : from.blocks()) {
+    Block& target = add_block(block.parent());
     target.stated_index_ = block.stated_index_;
     target.forward_block_ = block.forward_block_;
     target.unknown_ = block.unknown_;
@@ -112,17 +109,28 @@ std::unique_ptr<Program> Program::clone() const {
       Var& added = target.add_declaration(var.name(), var.spec());
       Block::set_wire(added, var.wire());
     }
-    for (const Op& op : block.ops())
-      Block::set_wire(target.clone_with(nullptr, op, true), op.wire());
+    for (const Op& op : block.ops()) Block::set_wire(target.clone_with(nullptr, op, same_ids), op.wire());
   }
-  copy->has_version_ = has_version_;
-  copy->version_ = version_;
-  copy->has_op_versions_ = has_op_versions_;
-  copy->op_versions_ = op_versions_;
-  copy->unknown_ = unknown_;
-  copy->source_ = source_;
+  has_version_ = from.has_version_;
+  version_ = from.version_;
+  has_op_versions_ = from.has_op_versions_;
+  op_versions_ = from.op_versions_;
+  unknown_ = from.unknown_;
+  source_ = from.source_;
+}
+
+std::unique_ptr<Program> Program::clone() const {
+  auto copy = std::make_unique<Program>();
+  for (size_t i = 0; i < names_.size(); ++i) copy->names_.intern(names_.str(static_cast<NameId>(i)));
+  copy->copy_blocks(*this, true);
   copy->pristine_ = pristine_;
   return copy;
+}
+
+void Program::replace_with(const Program& other) {
+  blocks_.clear();
+  copy_blocks(other, false);
+  touch();
 }
 
 }  // namespace millrace

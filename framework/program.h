@@ -64,6 +64,9 @@ class Program {
   /// Deep copy. Name ids stay the same, and so does the pristine state.
   [[nodiscard]] std::unique_ptr<Program> clone() const;
 
+  /// Replaces everything by a deep copy of another program. Ops, vars and blocks of this one are gone.
+  void replace_with(const Program& other);
+
   /// Bytes the program was read from while nothing has been edited since; null otherwise.
   [[nodiscard]] const std::string* pristine_bytes() const {
     return pristine_ ? source_.get() : nullptr;
@@ -80,6 +83,8 @@ class Program {
   [[nodiscard]] uint64_t edits() const { return edits_; }
 
  private:
+  void copy_blocks(const Program& from, bool same_ids);
+
   NameTable names_;
   std::vector<std::unique_ptr<Block>> blocks_;
   bool has_version_ = false;

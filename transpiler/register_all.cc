@@ -1,5 +1,7 @@
 #include "transpiler/register_all.h"
 
+#include "transpiler/distribute/distribute_pass.h"
+#include "transpiler/distribute/steps.h"
 #include "transpiler/passes/passes.h"
 
 namespace millrace::transpiler {
@@ -7,6 +9,8 @@ namespace millrace::transpiler {
 void register_all_passes(PassRegistry& registry) {
   register_add_feed_fetch(registry);
   register_canonicalize(registry);
+  register_distribute(registry);
+  register_distribution_steps(registry);
   register_extract_forward(registry);
   register_fold_shape_constants(registry);
   register_infer_shapes(registry);
