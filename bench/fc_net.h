@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "framework/program.h"
+
+namespace millrace::bench {
+
+/// A training program of fully connected layers with sgd and its startup program.
+struct FcNet {
+  std::unique_ptr<Program> main;
+  std::unique_ptr<Program> startup;
+};
+
+/// Layers of mul, elementwise_add and relu with their gradients and two sgd ops each: eight ops a
+/// layer. \param layers  >= 1 \param width   neurons of a layer; a weight is f32[width, width]
+FcNet fc_net(int64_t layers, int64_t width);
+
+}  // namespace millrace::bench
