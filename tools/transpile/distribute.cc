@@ -196,6 +196,11 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   MILLRACE_RETURN_IF_ERROR(parallel_for(roles.size(), tool.common().threads, [&](size_t i) {
     return writer.write_roles(folder(i), std::move(roles[i]));
   }));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    for (const auto& [name, program] : jobs[i]->trainer_extras()) {
+      MILLRACE_RETURN_IF_ERROR(writer.write_program(folder(i), name, *program));
+    }
+  }
   MILLRACE_RETURN_IF_ERROR(
       writer.write_text("", "slices.json", tp::slices_json(first.properties(), first.overview())));
   for (const std::string& remark : first.remarks()) tool.log(LogLevel::kInfo, remark);

@@ -61,6 +61,13 @@ void add_other_fields(Tool& tool, TranspileOptions& o) {
   app.add_option("--collective-mode", c.collective_mode,
                  "grad_allreduce, local_sgd, single_process_multi_thread")
       ->group("Modes");
+  app.add_option("--fuse-allreduce", c.fuse_allreduce,
+                 "single_process_multi_thread: 0 one a gradient, 1 one buffer, 2 one list")
+      ->capture_default_str()
+      ->group("Modes");
+  add_switch(app, "--scale-loss-gradient", c.scale_loss_gradient,
+             "single_process_multi_thread: divide by devices and machines")
+      ->group("Modes");
   app.add_option("--nccl-comm-num", c.nccl_comm_num, "communicators")
       ->capture_default_str()
       ->group("Modes");

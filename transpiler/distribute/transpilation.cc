@@ -6,6 +6,8 @@
 #include "framework/base/text.h"
 #include "transpiler/distribute/collective.h"
 #include "transpiler/distribute/endpoints.h"
+#include "transpiler/distribute/federated.h"
+#include "transpiler/distribute/geo.h"
 #include "transpiler/distribute/nccl2.h"
 #include "transpiler/distribute/pserver_mode.h"
 
@@ -36,7 +38,7 @@ class WithPservers final : public Transpilation {
 };
 
 // Modes whose programs are all made at once.
-class FixedRoles final : public Transpilation {
+class FixedRoles : public Transpilation {
  public:
   FixedRoles(RolePrograms trainer, std::vector<RolePrograms> pservers, ProgramProperties properties,
              VarsDistributed overview, int64_t trainers)
@@ -56,7 +58,56 @@ class FixedRoles final : public Transpilation {
   std::vector<RolePrograms> pservers_;
 };
 
+class FederatedRoles final : public FixedRoles {
+ public:
+  FederatedRoles(FederatedPrograms programs, int64_t trainers)
+      // The references record nothing of the distribution: every trainer holds all parameters and
+      // saves them itself.
+      : FixedRoles({std::move(programs.compute), std::move(programs.startup)},
+                   std::move(programs.pservers), ProgramProperties(), VarsDistributed(), trainers),
+        recv_(std::move(programs.recv)),
+        send_(std::move(programs.send)) {
+    remarks_ = std::move(programs.remarks);
+  }
+  [[nodiscard]] std::vector<std::pair<std::string, std::unique_ptr<Program>>> trainer_extras()
+      const override {
+    std::vector<std::pair<std::string, std::unique_ptr<Program>>> out;
+    out.emplace_back("__recv__", recv_->clone());
+    out.emplace_back("__send__", send_->clone());
+    return out;
+  }
+
+ private:
+  std::unique_ptr<Program> recv_;
+  std::unique_ptr<Program> send_;
+};
+
 using Result = StatusOr<std::unique_ptr<Transpilation>>;
+
+// Checked by the transpilers before.
+int64_t trainer_number(const TranspileArguments& arguments) {
+  int64_t count = 1;
+  (void)llvm::StringRef(arguments.trainers).getAsInteger(10, count);
+  return count;
+}
+
+Result geo(const Program& main, const Program& startup, const DistributeTranspilerConfig& config,
+           const TranspileArguments& arguments, const ops::OpRegistry& registry) {
+  MILLRACE_ASSIGN_OR_RETURN(GeoPrograms out,
+                            transpile_geo(main, startup, config, arguments, registry));
+  return std::unique_ptr<Transpilation>(std::make_unique<FixedRoles>(
+      std::move(out.trainer), std::move(out.pservers), std::move(out.properties),
+      std::move(out.overview), trainer_number(arguments)));
+}
+
+Result federated(const Program& main, const Program& startup,
+                 const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
+                 const ops::OpRegistry& registry) {
+  MILLRACE_ASSIGN_OR_RETURN(FederatedPrograms out,
+                            transpile_federated(main, startup, config, arguments, registry));
+  return std::unique_ptr<Transpilation>(
+      std::make_unique<FederatedRoles>(std::move(out), trainer_number(arguments)));
+}
 
 Result with_pservers(const Program& main, const Program& startup,
                      const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
@@ -101,6 +152,8 @@ Result Transpilation::create(const std::string& transpiler, const Program& main,
                              const TranspileArguments& arguments, const ops::OpRegistry& registry) {
   constexpr std::array<std::string_view, 3> kTranspilers = {"distribute", "geo", "federated"};
   constexpr std::array<std::string_view, 3> kModes = {"pserver", "nccl2", "collective"};
+  if (transpiler == "geo") return geo(main, startup, config, arguments, registry);
+  if (transpiler == "federated") return federated(main, startup, config, arguments, registry);
   if (transpiler != "distribute") return unknown("transpiler", transpiler, kTranspilers);
   if (config.mode == "pserver") return with_pservers(main, startup, config, arguments, registry);
   if (config.mode == "nccl2" || config.mode == "collective") {

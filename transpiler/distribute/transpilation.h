@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "ops/registry.h"
@@ -35,6 +37,12 @@ class Transpilation {
 
   /// Programs of the trainer.
   [[nodiscard]] virtual StatusOr<RolePrograms> trainer() const = 0;
+  /// Programs that a trainer runs besides, by file name: "__recv__" before main and "__send__"
+  /// behind it in federated mode, none in the others.
+  [[nodiscard]] virtual std::vector<std::pair<std::string, std::unique_ptr<Program>>>
+  trainer_extras() const {
+    return {};
+  }
   /// Number of servers; 0 in modes without.
   [[nodiscard]] virtual size_t server_count() const { return 0; }
   /// Programs of one server.

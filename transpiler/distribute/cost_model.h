@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "ops/registry.h"
+#include "transpiler/distribute/job.h"
+
+/// What a distribution costs its servers, from the plan alone: nothing is built for each trainer,
+/// so 10,000 trainers on 1,000 servers take as long as 2 on 2000 slices.
+namespace millrace::transpiler {
+
+/// How a slice travels.
+enum class Traffic {
+  kDense,     ///< whole gradient in, whole parameter out, every step
+  kSparse,    ///< rows of the gradient in, whole parameter out
+  kPrefetch,  ///< rows of the gradient in, rows of the table out
+};
+
+/// One slice as the model sees it.
+struct CostSlice {
+  std::string name;
+  int32_t server = 0;
+  Traffic traffic = Traffic::kDense;
+  int64_t rows = 1;           ///< dim 0 of the slice
+  int64_t bytes = 0;          ///< of the parameter slice
+  int64_t state_bytes = 0;    ///< of the optimizer state that goes with it
+  double update_flops = 0;    ///< of one update of the slice
+  double share_of_table = 1;  ///< rows of the slice over rows of the parameter
+};
+
+/// What the model computes from.
+struct CostInput {
+  std::vector<std::string> endpoints;
+  int64_t trainers = 1;
+  bool sync = true;  ///< one merged update a step; else one update for each trainer's gradient
+  std::vector<CostSlice> slices;
+};
+
+/// What a program cannot tell. The defaults stand for a small cluster on 10 Gbit/s.
+struct CostOptions {
+  int64_t sparse_rows_per_step = 1024;  ///< rows of a table that one trainer touches in a step
+  double network_bytes_per_s = 1.25e9;  ///< of each server, each way
+  double flops_per_s = 2e10;            ///< of each server, for updates
+  double hot_factor = 1.25;             ///< a server above this multiple of the mean is a hot spot
+};
+
+/// Load of one server in one step of all trainers.
+struct ServerCost {
+  std::string endpoint;
+  int64_t slices = 0;
+  double held_bytes = 0;  ///< parameters and optimizer state
+  double in_bytes = 0;    ///< gradients, and ids of prefetches
+  double out_bytes = 0;   ///< parameters and rows
+  double flops = 0;       ///< merging and updating
+  double floor_s = 0;     ///< no step is faster than this: the slowest of in, out and flops
+  std::string largest;    ///< the slice that moves most bytes; empty if there is none
+};
+
+/// One kind of load over all servers.
+struct LoadSummary {
+  std::string name;  ///< "held", "in", "out", "flops"
+  double total = 0;
+  double mean = 0;
+  double max = 0;
+  double imbalance = 1;  ///< max over mean
+};
+
+/// A server far above the mean.
+struct HotSpot {
+  int32_t server = 0;
+  std::string load;   ///< name of the summary
+  double factor = 1;  ///< times the mean
+};
+
+struct CostReport {
+  int64_t trainers = 1;
+  bool sync = true;
+  CostOptions options;
+  std::vector<ServerCost> servers;
+  std::vector<LoadSummary> loads;  ///< held, in, out, flops
+  std::vector<HotSpot> hot_spots;  ///< hottest first
+  double floor_s = 0;              ///< of the slowest server
+};
+
+/// Facts of a pserver-mode plan. Update work is the estimate of the ops; state is what optimizer
+/// ops read besides parameter, gradient and rate. \param main  the program the job's ops belong to
+CostInput cost_input(const Program& main, const DistributionJob& job,
+                     const ops::OpRegistry& registry);
+
+/// The model. Cost: O(slices + servers). Errors: kInvalidArgument for no server, a slice on an
+/// unknown one, fewer than 1 trainer, or an option that is not positive.
+StatusOr<CostReport> estimate_cost(const CostInput& input, const CostOptions& options = {});
+
+/// For people: the loads, the hot spots, and the servers, with the slowest ones alone if there are
+/// more than max_servers.
+std::string cost_table(const CostReport& report, size_t max_servers = 32);
+/// The same as JSON, all servers, one object.
+std::string cost_json(const CostReport& report);
+
+}  // namespace millrace::transpiler

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "ops/registry.h"
+#include "transpiler/distribute_config.h"
+#include "transpiler/distribute_result.h"
+#include "transpiler/vars_distributed.h"
+
+namespace millrace::transpiler {
+
+/// What the geo communicator must know of one parameter (the original's vars_info).
+struct GeoVar {
+  std::string origin;
+  std::vector<std::string> var_names;  ///< its slices
+  std::vector<int64_t> sections;       ///< rows of each slice
+  std::vector<std::string> epmap;      ///< endpoint of each slice
+  bool is_sparse = false;              ///< only the rows that were looked up are sent
+};
+
+/// Result of transpile_geo().
+struct GeoPrograms {
+  RolePrograms trainer;
+  std::vector<RolePrograms> pservers;  ///< in order of the endpoints
+  ProgramProperties properties;
+  VarsDistributed overview;
+  std::vector<GeoVar> vars_info;  ///< in pair order
+};
+
+/// Distributes a program for geo training: trainers optimize their own copy and now and then push
+/// what changed; servers add it up.
+///
+/// Always asynchronous. The optimizer stays on the trainer and nothing is sent per parameter; one
+/// send at the end of the step hands the ids of sparse look-ups to the communicator. Parameters are
+/// cut for the servers even if slice_var_up is false, as the original does.
+/// Errors: those of the configuration (spec/transpiler.md section 15), kInvalidProgram naming the
+/// op. Source: spec/transpiler.md section 10.
+StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
+                                    const DistributeTranspilerConfig& config,
+                                    const TranspileArguments& arguments,
+                                    const ops::OpRegistry& registry);
+
+}  // namespace millrace::transpiler
