@@ -1,0 +1,185 @@
+// The C++ API of the transpiler, on a small net: what each role gets, errors, and independence of
+// the order of calls.
+#include "transpiler/distribute_transpiler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/program_file.h"
+#include "tests/transpiler/small_net.h"
+#include "transpiler/distribute/wait_ports.h"
+
+namespace millrace::transpiler {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kServers = "127.0.0.1:6174,127.0.0.1:6175";
+
+TranspileArguments two_by_two() {
+  TranspileArguments arguments;
+  arguments.pservers = kServers;
+  arguments.trainers = "2";
+  return arguments;
+}
+
+DistributeTranspilerConfig no_waiting() {
+  DistributeTranspilerConfig config;
+  config.wait_port = false;
+  return config;
+}
+
+std::string message(const DistributeTranspilerConfig& config, const TranspileArguments& arguments) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(config);
+  return t.transpile(*net.main, *net.startup, arguments).message();
+}
+
+TEST(DistributeTranspiler, TrainerSendsGradientsAndFetchesParams) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(no_waiting());
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  const auto trainer = t.get_trainer_program();
+  ASSERT_TRUE(trainer.ok()) << trainer.status().to_string();
+  const std::vector<std::string> lines = op_lines((*trainer)->root());
+  EXPECT_THAT(
+      lines,
+      Contains("split_byref(X=w@GRAD) -> Out=w@GRAD.block0.trainer_0,w@GRAD.block1.trainer_0#8"));
+  EXPECT_THAT(lines, Contains("send(X=b@GRAD.trainer_0) -> Out=__control_var@1#4"));
+  EXPECT_THAT(lines, Contains("concat(X=w.block0,w.block1) -> Out=w#8"));
+  for (const std::string& line : lines) EXPECT_THAT(line, Not(HasSubstr("sgd")));
+  const auto startup = t.get_trainer_startup_program();
+  ASSERT_TRUE(startup.ok());
+  EXPECT_THAT(op_lines((*startup)->root()), Contains("recv() -> Out=w.block0,w.block1#4"));
+}
+
+TEST(DistributeTranspiler, ServersUpdateTheirSlices) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(no_waiting());
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  const auto programs = t.get_pserver_programs("127.0.0.1:6175");
+  ASSERT_TRUE(programs.ok()) << programs.status().to_string();
+  const Program& server = *programs->first;
+  ASSERT_GE(server.block_count(), 2U);
+  EXPECT_EQ(op_lines(server.root()).size(), 1U);
+  EXPECT_THAT(
+      op_lines(server.block(1)),
+      ElementsAre("sum(X=w@GRAD.block1.trainer_0,w@GRAD.block1.trainer_1) -> Out=w@GRAD.block1#0",
+                  "scale(X=w@GRAD.block1) -> Out=w@GRAD.block1#0",
+                  "sgd(Param=w.block1 Grad=w@GRAD.block1 LearningRate=lr) -> ParamOut=w.block1#2"));
+  EXPECT_NE(programs->second->root().find_var("w.block1"), nullptr);
+}
+
+TEST(DistributeTranspiler, ResultsDoNotDependOnTheOrderOfCalls) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  const std::string before = program_bytes(*net.main);
+  DistributeTranspiler a(no_waiting());
+  DistributeTranspiler b(no_waiting());
+  ASSERT_TRUE(a.transpile(*net.main, *net.startup, two_by_two()).ok());
+  ASSERT_TRUE(b.transpile(*net.main, *net.startup, two_by_two()).ok());
+  const auto trainer_first = a.get_trainer_program();
+  const auto server_second = a.get_pserver_programs("127.0.0.1:6174");
+  const auto server_first = b.get_pserver_programs("127.0.0.1:6174");
+  const auto startup_again = b.get_startup_program("127.0.0.1:6174");
+  const auto trainer_last = b.get_trainer_program();
+  ASSERT_TRUE(trainer_first.ok() && server_second.ok() && server_first.ok() && trainer_last.ok());
+  EXPECT_EQ(program_bytes(**trainer_first), program_bytes(**trainer_last));
+  EXPECT_EQ(program_bytes(*server_second->first), program_bytes(*server_first->first));
+  EXPECT_EQ(program_bytes(*server_second->second), program_bytes(**startup_again));
+  EXPECT_EQ(program_bytes(*net.main), before) << "transpile() must not touch its input";
+}
+
+TEST(DistributeTranspiler, OverviewAnswersTheLookUpsOfTheSeeds) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(no_waiting());
+  EXPECT_TRUE(t.vars_overview().vars().empty());
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  const VarsDistributed& overview = t.vars_overview();
+  EXPECT_THAT(t.pserver_endpoints(), ElementsAre("127.0.0.1:6174", "127.0.0.1:6175"));
+  const DistributedVar* const slice = overview.get_distributed_var_by_slice("w.block1");
+  ASSERT_NE(slice, nullptr);
+  EXPECT_EQ(slice->origin.name, "w");
+  EXPECT_EQ(slice->offset, 100 * 100);
+  EXPECT_EQ(slice->block_id, 1);
+  EXPECT_EQ(overview.get_distributed_var_by_slice("nothing"), nullptr);
+  const DistributedVar* const at =
+      overview.get_distributed_var_by_origin_and_ep("w", slice->endpoint);
+  ASSERT_NE(at, nullptr);
+  EXPECT_EQ(at->slice.name, "w.block1");
+  const auto groups = overview.get_distributed_vars_by_vtypes({"Param"});
+  ASSERT_EQ(groups.size(), 2U);
+  size_t held = 0;
+  for (const std::string& endpoint : t.pserver_endpoints()) {
+    held += overview.get_distributed_vars_by_ep(endpoint, "Param").size();
+    EXPECT_EQ(overview.get_distributed_vars_by_ep(endpoint).size(),
+              overview.get_distributed_vars_by_ep(endpoint, "Param").size());
+  }
+  EXPECT_EQ(held, 3U);
+  EXPECT_TRUE(VarsDistributed::equal(slice->slice, slice->slice));
+  EXPECT_FALSE(VarsDistributed::equal(slice->slice, slice->origin));
+  EXPECT_THAT(overview.overview(),
+              HasSubstr("w [200, 100] -> w.block1 [100, 100], block 1, offset 10000, Param"));
+  EXPECT_THAT(t.slices_json(), HasSubstr("\"w.block1\""));
+}
+
+TEST(DistributeTranspiler, BadFieldsAreRefusedByName) {
+  DistributeTranspilerConfig config = no_waiting();
+  TranspileArguments arguments = two_by_two();
+  config.min_block_size = 100;
+  EXPECT_THAT(message(config, arguments),
+              HasSubstr("min_block_size must be at least 8192 elements (found 100)"));
+  config = no_waiting();
+  config.runtime_split_send_recv = true;
+  EXPECT_THAT(message(config, arguments),
+              HasSubstr("runtime_split_send_recv needs config_sync_mode false"));
+  config = no_waiting();
+  config.split_method = "Hash";
+  EXPECT_THAT(message(config, arguments), HasSubstr("split_method 'Hash' is unknown"));
+  config = no_waiting();
+  config.mode = "ring";
+  EXPECT_THAT(message(config, arguments), HasSubstr("mode 'ring' is unknown"));
+  config = no_waiting();
+  arguments.trainers = "none";
+  EXPECT_THAT(message(config, arguments), HasSubstr("trainers must be a positive number"));
+  arguments = two_by_two();
+  arguments.trainer_id = 2;
+  EXPECT_THAT(message(config, arguments), HasSubstr("trainer_id must be in 0..1 (found 2)"));
+  arguments = two_by_two();
+  arguments.pservers = "127.0.0.1";
+  EXPECT_THAT(message(config, arguments),
+              HasSubstr("pservers has '127.0.0.1' (expected host:port"));
+  arguments.pservers = "h:1,h:1";
+  EXPECT_THAT(message(config, arguments), HasSubstr("pservers names 'h:1' twice"));
+}
+
+TEST(DistributeTranspiler, DelayCompensationNeedsAsynchronousTraining) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspilerConfig config = no_waiting();
+  config.enable_dc_asgd = true;
+  DistributeTranspiler t(config);
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  EXPECT_THAT(t.get_pserver_program("127.0.0.1:6174").status().message(),
+              HasSubstr("sync_mode false"));
+}
+
+TEST(DistributeTranspiler, SaysWhichServersItKnows) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  DistributeTranspiler t(no_waiting());
+  EXPECT_THAT(t.get_trainer_program().status().message(),
+              HasSubstr("no program has been transpiled"));
+  ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
+  EXPECT_THAT(t.get_pserver_program("10.0.0.1:1").status().message(),
+              HasSubstr("'10.0.0.1:1' is none of the 2"));
+}
+
+TEST(WaitPorts, NamesTheServersThatDoNotAnswer) {
+  const Status status = wait_ports({"127.0.0.1:1"}, 50);
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.message(), HasSubstr("127.0.0.1:1 ("));
+  EXPECT_TRUE(wait_ports({}, 50).ok());
+}
+
+}  // namespace
+}  // namespace millrace::transpiler
