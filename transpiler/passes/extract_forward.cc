@@ -1,3 +1,5 @@
+#include <llvm/ADT/DenseSet.h>
+
 #include "transpiler/distribute/roles.h"
 #include "transpiler/passes/passes.h"
 #include "transpiler/program_edit.h"
@@ -8,6 +10,27 @@ namespace {
 constexpr int32_t kNotForward =
     role::kBackward | role::kOptimize | role::kRpc | role::kDist | role::kLrSched;
 
+// Vars whose last value was computed by a dropped op. Ops that read one go too: clipping of error
+// gradients, for example, is built without a role. Persistable vars keep their value between runs.
+void add_outputs(const Op& op, llvm::DenseSet<NameId>& lost) {
+  for (const Slot& slot : op.outputs()) {
+    for (const Arg& arg : slot.args) {
+      const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
+      if (var != nullptr && !var->persistable()) lost.insert(arg.name);
+    }
+  }
+}
+void remove_outputs(const Op& op, llvm::DenseSet<NameId>& lost) {
+  for (const Slot& slot : op.outputs()) {
+    for (const Arg& arg : slot.args) lost.erase(arg.name);
+  }
+}
+bool reads_lost(const Op& op, const llvm::DenseSet<NameId>& lost) {
+  return llvm::any_of(op.inputs(), [&](const Slot& slot) {
+    return llvm::any_of(slot.args, [&](const Arg& arg) { return lost.contains(arg.name); });
+  });
+}
+
 class ExtractForward final : public Pass {
  public:
   explicit ExtractForward(const PassOptions& options) : drop_roles_(options.flag("drop-roles")) {}
@@ -16,12 +39,17 @@ class ExtractForward final : public Pass {
 
   StatusOr<bool> run(Program& program, PassContext& /*context*/) override {
     bool changed = false;
+    llvm::DenseSet<NameId> lost;
     for (Block& block : program.blocks()) {
       for (Op* const op : block.op_vector()) {
-        if ((role::of(*op) & kNotForward) != 0) {
+        if ((role::of(*op) & kNotForward) != 0 || reads_lost(*op, lost)) {
+          add_outputs(*op, lost);
           block.erase(*op);
           changed = true;
-        } else if (drop_roles_ && (op->has_attr("op_role") || op->has_attr("op_role_var"))) {
+          continue;
+        }
+        remove_outputs(*op, lost);
+        if (drop_roles_ && (op->has_attr("op_role") || op->has_attr("op_role_var"))) {
           op->remove_attr("op_role");
           op->remove_attr("op_role_var");
           changed = true;
@@ -43,7 +71,8 @@ class ExtractForward final : public Pass {
 void register_extract_forward(PassRegistry& passes) {
   passes.add(PassInfo("extract-forward",
                       "drop backward, optimizer, learning-rate and communication ops by their "
-                      "op_role, and the vars and blocks that only they use")
+                      "op_role, ops that read what those compute, and the vars and blocks that "
+                      "only they use")
                  .flag("drop-roles", false, "drop the attributes op_role and op_role_var too")
                  .makes<ExtractForward>());
 }
