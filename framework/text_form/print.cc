@@ -211,6 +211,7 @@ std::string print_program(const Program& program, const TextOptions& options) {
   } else if (!options.callstack) {
     out += fmt::format(", without {}", text_form::kCallstack);
   }
+  if (options.is_part) out += ", a part of the program";
   out += '\n';
   if (program.has_version())
     out += program.version() ? fmt::format("version {}\n", *program.version()) : "version absent\n";

@@ -15,6 +15,7 @@ inline constexpr const char* kTextFormHeader = "# millrace program 1";
 struct TextOptions {
   bool attrs = true;      ///< attributes of ops, and the wire bytes of odd ones
   bool callstack = true;  ///< the attribute op_callstack
+  bool is_part = false;   ///< the caller took ops or vars away; only the first line changes
 };
 
 /// The text form of a program: complete, deterministic, one declaration and (where it fits) one op

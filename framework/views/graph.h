@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/program.h"
+
+namespace millrace {
+
+/// A block as a picture: ops, the vars that come from outside, and who hands what to whom.
+struct BlockGraph {
+  struct Node {
+    int64_t op = -1;    ///< op index; -1 for a var that no op of the block writes before it is read
+    std::string label;  ///< op type or var name, as in the program
+    bool stored = false;  ///< a persistable var
+    int layer = 0;
+    double x = 0;  ///< centre, in pixels
+    double y = 0;
+    double width = 0;
+    double height = 0;
+  };
+  struct Edge {
+    size_t from = 0;
+    size_t to = 0;
+    std::string var;
+  };
+  std::vector<Node> nodes;
+  std::vector<Edge> edges;
+  double width = 0;
+  double height = 0;
+};
+
+/// Ops and edges of a block. Vars from outside are one node for all readers; persistable ones are
+/// left out unless asked for, because every optimizer op has several.
+BlockGraph block_graph(const Block& block, bool with_stored = false);
+
+/// Gives every node a place: a layer below everything it needs, and a place in the layer near the
+/// nodes it is tied to. Deterministic; cost O((nodes + edges) log nodes) a sweep.
+void lay_out(BlockGraph& graph);
+
+/// The program in the language of Graphviz, a cluster a block. Names are escaped.
+std::string dot_view(const Program& program);
+
+/// One block as an SVG picture, made without other programs. Names are escaped.
+std::string svg_of_block(const Block& block);
+/// All blocks in one SVG document, one below the other.
+std::string svg_view(const Program& program);
+
+}  // namespace millrace

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "framework/program.h"
+
+namespace millrace {
+
+/// What json_view() shows.
+struct JsonOptions {
+  bool attrs = true;
+  bool callstack = true;  ///< the attribute op_callstack
+};
+
+/// The program as a JSON document (schema millrace.program, version 1): version, sizes, blocks with
+/// vars and ops, slots and attributes as lists in the order of the file. For reading by other
+/// programs; it is not read back.
+std::string json_view(const Program& program, const std::string& file,
+                      const JsonOptions& options = {});
+
+}  // namespace millrace

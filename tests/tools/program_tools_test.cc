@@ -1,0 +1,153 @@
+// inspect-program and diff-program as processes: streams, exit codes and files.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+namespace millrace::tools {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kTrainer = "tests/data/programs/dist_table_trainer.pb";
+constexpr const char* kServer = "tests/data/programs/dist_table_pserver.pb";
+
+struct Result {
+  int code;
+  std::string out;  ///< stdout and stderr
+};
+
+class ProgramTools : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("millrace_program_tools_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+
+  static Result run(const std::string& arguments) {
+    const char* const folder = std::getenv("MILLRACE_BIN_DIR");
+    EXPECT_NE(folder, nullptr);
+    const std::string command = std::string(folder == nullptr ? "." : folder) + "/" + arguments;
+    std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
+    Result result{-1, ""};
+    std::array<char, 4096> buffer{};
+    for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      result.out.append(buffer.data(), got);
+    const int status = ::pclose(pipe);
+    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return result;
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(ProgramTools, TextReadsBack) {
+  const Result text = run(std::string("inspect-program ") + kTrainer);
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.out, StartsWith("# millrace program 1\n"));
+  const std::string file = write("t.prog", text.out);
+  EXPECT_EQ(run("inspect-program " + file).out, text.out);
+  EXPECT_EQ(run("inspect-program - < " + file).out, text.out);
+  const Result same = run("diff-program " + file + " " + kTrainer);
+  EXPECT_EQ(same.code, 0) << same.out;
+  EXPECT_EQ(same.out, "");
+}
+
+TEST_F(ProgramTools, EveryFormatWritesItsDocument) {
+  const auto format = [&](const std::string& name) {
+    return run(std::string("inspect-program ") + kServer + " --format " + name).out;
+  };
+  EXPECT_THAT(format("dot"), StartsWith("digraph program {"));
+  EXPECT_THAT(format("svg"), StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
+  EXPECT_THAT(format("html"), StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(format("summary"), HasSubstr("listen_and_serv"));
+  const json document = json::parse(format("json"));
+  EXPECT_EQ(document["schema"]["name"], "millrace.program");
+  EXPECT_EQ(document["blocks"].size(), document["summary"]["blocks"]);
+  EXPECT_EQ(json::parse(run(std::string("inspect-program --json ") + kServer).out), document);
+}
+
+TEST_F(ProgramTools, SelectionShowsAPart) {
+  const Result part = run(std::string("inspect-program --ops send --no-attrs ") + kTrainer);
+  EXPECT_THAT(part.out, StartsWith("# millrace program 1, without attributes, a part"));
+  EXPECT_THAT(part.out, HasSubstr("  send X="));
+  EXPECT_THAT(part.out, testing::Not(HasSubstr("  sgd ")));
+  EXPECT_EQ(run(std::string("inspect-program --block 99 ") + kTrainer).code, 3);
+}
+
+TEST_F(ProgramTools, VerifyListsFindings) {
+  const std::string good = write("good.prog",
+                                 "# millrace program 1\nblock 0 {\n  var x: f32(2)\n"
+                                 "  var y: f32(2)\n  scale X=x -> Out=y\n}\n");
+  EXPECT_EQ(run("inspect-program -q --verify " + good).code, 0);
+  const std::string bad = write("bad.prog",
+                                "# millrace program 1\nblock 0 {\n  var x: f32(2)\n"
+                                "  scale X=x -> Out=gone\n  scael X=x -> Out=x\n}\n");
+  const Result findings = run("inspect-program --verify " + bad);
+  EXPECT_EQ(findings.code, 3);
+  EXPECT_THAT(findings.out, HasSubstr("gone"));
+  EXPECT_THAT(findings.out, HasSubstr("scael"));
+  const json document = json::parse(run("inspect-program --json --verify " + bad).out);
+  EXPECT_EQ(document["ok"], false);
+  EXPECT_GE(document["findings"].size(), 2U);
+}
+
+TEST_F(ProgramTools, ErrorsNameTheFile) {
+  const Result absent = run("inspect-program " + path("no"));
+  EXPECT_EQ(absent.code, 3);
+  EXPECT_THAT(absent.out, HasSubstr("error: " + path("no") + ": cannot open"));
+  EXPECT_EQ(run("inspect-program " + folder_.string()).code, 3);
+  EXPECT_EQ(run("inspect-program").code, 2);
+  const Result params = run(std::string("inspect-program --params p ") + kTrainer);
+  EXPECT_EQ(params.code, 7);
+  EXPECT_THAT(params.out, HasSubstr("--params"));
+  const Result large = run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
+  EXPECT_EQ(large.code, 6);
+  const std::string text = write("e.prog", "# millrace program 1\nblock 0 {\n  var x f32(2)\n}\n");
+  EXPECT_THAT(run("inspect-program " + text).out, HasSubstr("e.prog: block 0, 'x': line 3"));
+}
+
+TEST_F(ProgramTools, OutputsAreNotOverwritten) {
+  const std::string command = std::string("inspect-program ") + kTrainer + " -o " + path("o");
+  EXPECT_EQ(run(command).code, 0);
+  EXPECT_EQ(run(command).code, 2);
+  EXPECT_EQ(run(command + " --force").code, 0);
+}
+
+TEST_F(ProgramTools, DiffSaysWhere) {
+  const std::string a = write("a.prog", "# millrace program 1\nblock 0 {\n  o X=x {k: 1}\n}\n");
+  const std::string b = write("b.prog", "# millrace program 1\nblock 0 {\n  o X=y {k: 2}\n}\n");
+  const Result text = run("diff-program " + a + " " + b);
+  EXPECT_EQ(text.code, 1);
+  EXPECT_EQ(text.out, "block 0 op 0 (o): input X: [x] -> [y]\nblock 0 op 0 (o): attr k: 1 -> 2\n");
+  const std::string map = write("map.json", R"({"x": "y"})");
+  EXPECT_EQ(run("diff-program --ignore k --rename " + map + " " + a + " " + b).code, 0);
+  const Result as_json = run("diff-program --json " + a + " " + b);
+  EXPECT_EQ(as_json.code, 1);
+  EXPECT_EQ(json::parse(as_json.out)["differences"][1]["what"], "attr k");
+  EXPECT_THAT(run("diff-program --format html " + a + " " + b).out, StartsWith("<!DOCTYPE html>"));
+  EXPECT_EQ(run("diff-program --ignore-var '(' " + a + " " + b).code, 2);
+  EXPECT_EQ(run("diff-program --rename " + a + " " + a + " " + b).code, 3);
+  EXPECT_EQ(run("diff-program - - < " + a).code, 2);
+}
+
+}  // namespace
+}  // namespace millrace::tools

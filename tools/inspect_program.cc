@@ -1,0 +1,167 @@
+// inspect-program: print, draw and check one program.
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/base/json_writer.h"
+#include "framework/finding.h"
+#include "framework/text_form/print.h"
+#include "framework/views/graph.h"
+#include "framework/views/html.h"
+#include "framework/views/json.h"
+#include "framework/views/summary.h"
+#include "ops/register_all.h"
+#include "ops/verify.h"
+#include "tools/common/program_options.h"
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+namespace {
+
+struct InspectFlags {
+  std::string program;
+  std::string format = "text";
+  std::string params;
+  std::vector<std::string> ops;
+  std::string vars;
+  int block = -1;
+  bool no_attrs = false;
+  bool no_callstack = false;
+  bool verify = false;
+  bool lint = false;
+};
+
+void add_flags(Tool& tool, InspectFlags& flags) {
+  CLI::App& app = tool.app();
+  app.add_option("PROGRAM", flags.program, "program file, binary or text; - is stdin")
+      ->required()
+      ->group("Arguments");
+  app.add_option("--format", flags.format, "text, summary, json, dot, svg or html")
+      ->type_name("FORMAT")
+      ->check(CLI::IsMember({"text", "summary", "json", "dot", "svg", "html"}).description(""));
+  app.add_flag("--verify", flags.verify, "list everything that is wrong; exit 3 if there is any");
+  app.add_flag("--lint", flags.lint, "with --verify: warnings about style, too");
+  app.add_option("--params", flags.params, "parameter file")->type_name("FILE");
+  app.option_defaults()->group("What is shown");
+  app.add_option("--block", flags.block, "this block only")->type_name("N");
+  app.add_option("--ops", flags.ops, "ops of these types only")
+      ->type_name("TYPE,...")
+      ->delimiter(',');
+  app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
+      ->type_name("GLOB,...");
+  app.add_flag("--no-attrs", flags.no_attrs, "leave out attributes");
+  app.add_flag("--no-callstack", flags.no_callstack, "leave out the attribute op_callstack");
+  app.option_defaults()->group("Options");
+}
+
+// Removes what the flags do not ask for; says whether anything was asked for.
+StatusOr<bool> select(Program& program, const InspectFlags& flags) {
+  const auto wanted_var = name_globs(flags.vars);
+  if (flags.block >= 0 && static_cast<size_t>(flags.block) >= program.block_count()) {
+    return InvalidArgument("--block {}: the program has {} blocks", flags.block,
+                           program.block_count())
+        .in_file(flags.program);
+  }
+  if (flags.block < 0 && flags.ops.empty() && !wanted_var) return false;
+  for (Block& block : program.blocks()) {
+    const bool whole = flags.block >= 0 && block.index() != flags.block;
+    for (Op* const op : block.op_vector()) {
+      const bool listed = std::find(flags.ops.begin(), flags.ops.end(), op->type().str()) !=
+                          flags.ops.end();
+      if (whole || (!flags.ops.empty() && !listed)) block.erase(*op);
+    }
+    std::vector<Var*> unwanted;
+    for (Var& var : block.vars())
+      if (whole || (wanted_var && !wanted_var(var.name()))) unwanted.push_back(&var);
+    for (Var* const var : unwanted) block.erase(*var);
+  }
+  return true;
+}
+
+std::string findings_json(const std::vector<Finding>& findings, const std::string& file) {
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.verify").member("version", 1);
+  out.end_object().member("file", file).member("ok", !has_errors(findings));
+  out.key("findings").begin_array();
+  for (const Finding& finding : findings) {
+    const Location& at = finding.status.location();
+    out.begin_object();
+    out.member("severity", finding.severity == Severity::kError ? "error" : "warning");
+    out.member("rule", finding.rule).member("message", finding.status.message());
+    if (at.block >= 0) out.member("block", at.block);
+    if (at.op >= 0) out.member("op_index", at.op);
+    const auto text = [&](const char* key, const std::string& value) {
+      if (!value.empty()) out.member(key, value);
+    };
+    text("op_type", at.op_type);
+    text("slot", at.slot);
+    if (at.slot_index >= 0) out.member("slot_index", at.slot_index);
+    text("attr", at.attr);
+    text("var", at.var);
+    text("source", at.source);
+    text("hint", finding.status.hint());
+    out.end_object();
+  }
+  return out.end_array().end_object().take();
+}
+
+StatusOr<int> verify(Tool& tool, const Program& program, const InspectFlags& flags) {
+  ops::OpRegistry registry;
+  ops::register_all(registry);
+  ops::VerifyOptions options;
+  options.lint = flags.lint;
+  const std::vector<Finding> findings = ops::verify_program(registry, program, options);
+  const std::string text = tool.common().json || flags.format == "json"
+                               ? findings_json(findings, flags.program)
+                               : to_text(findings, findings.size());
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
+  const bool bad = has_errors(findings);
+  if (!bad) tool.log(LogLevel::kInfo, flags.program + " verifies");
+  return bad ? exit_code(StatusCode::kInvalidProgram) : kDone;
+}
+
+std::string render(const Program& program, const InspectFlags& flags, bool is_part,
+                   const std::string& format) {
+  if (format == "json")
+    return json_view(program, flags.program, {!flags.no_attrs, !flags.no_callstack});
+  if (format == "summary") return summary_text(program, flags.program);
+  if (format == "dot") return dot_view(program);
+  if (format == "svg") return svg_view(program);
+  if (format == "html") return html_view(program, flags.program);
+  return print_program(program, {.attrs = !flags.no_attrs,
+                                 .callstack = !flags.no_callstack,
+                                 .is_part = is_part});
+}
+
+StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
+  if (!flags.params.empty())
+    return Unimplemented("--params: this build has no reader of parameter files");
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                            read_program(tool, flags.program));
+  if (flags.verify || flags.lint) return verify(tool, *program, flags);
+  MILLRACE_ASSIGN_OR_RETURN(const bool is_part, select(*program, flags));
+  const std::string format = tool.common().json ? "json" : flags.format;
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, format)));
+  return kDone;
+}
+
+}  // namespace
+}  // namespace millrace::tools
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;
+  Tool tool({.name = "inspect-program",
+             .purpose = "print, draw and check a program",
+             .examples = {"inspect-program __model__",
+                          "inspect-program __model__ --format html -o model.html",
+                          "inspect-program __model__ --verify --lint",
+                          "inspect-program main.prog --ops sgd,momentum --no-attrs"},
+             .exit_codes = {{3, "bad input, or --verify found errors"}},
+             .notes = {"The text form is complete and every tool reads it back, unless a part or "
+                       "attributes were left out. json is for other programs; svg is drawn "
+                       "without other tools; html is one page that opens no connection."}});
+  InspectFlags flags;
+  add_flags(tool, flags);
+  return tool.run(argc, argv, [&] { return inspect(tool, flags); });
+}
