@@ -69,7 +69,7 @@ OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
     }
     def.add_attr_def(std::move(copy));
   }
-  def.infer(infer_grad).flops(forward.flops_fn());
+  def.infer(spec.infer != nullptr ? spec.infer : infer_grad).flops(forward.flops_fn());
   if (forward.block_shared()) def.shares_block();
   return def;
 }

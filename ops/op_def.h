@@ -100,6 +100,8 @@ struct GradSpec {
   std::vector<std::pair<llvm::StringRef, llvm::StringRef>> shape_like = {};
   /// Input gradients are declared without LoD, as the original does for some sequence ops.
   bool drops_lod = false;
+  /// Shape inference of the gradient op where the rule of shape_like does not do.
+  InferFn infer = nullptr;
 };
 
 /// Schema of one op type. Built by chaining; every setter returns *this so that a definition reads

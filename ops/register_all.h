@@ -11,6 +11,7 @@ void register_all(OpRegistry& registry);
 void register_activation(OpRegistry& registry);
 void register_collective(OpRegistry& registry);
 void register_control_flow(OpRegistry& registry);
+void register_detection(OpRegistry& registry);
 void register_distributed(OpRegistry& registry);
 void register_elementwise(OpRegistry& registry);
 void register_embedding(OpRegistry& registry);
@@ -20,11 +21,14 @@ void register_io(OpRegistry& registry);
 void register_loss(OpRegistry& registry);
 void register_math(OpRegistry& registry);
 void register_metric(OpRegistry& registry);
+void register_nn(OpRegistry& registry);
 void register_optimizer(OpRegistry& registry);
 void register_quant(OpRegistry& registry);
 void register_random(OpRegistry& registry);
 void register_reduce(OpRegistry& registry);
 void register_rnn(OpRegistry& registry);
 void register_sequence(OpRegistry& registry);
+void register_tensor(OpRegistry& registry);
+void register_vision(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -1,0 +1,181 @@
+#include "ops/grad.h"
+#include "ops/infer_helpers.h"
+#include "ops/nn/defs.h"
+#include "ops/nn/window.h"
+
+namespace millrace::ops {
+namespace {
+
+// Scale, Bias, Mean and Variance have one element for each channel.
+Status check_channels(const InferContext& ctx, int64_t channels) {
+  for (const llvm::StringRef slot : {"Scale", "Bias", "Mean", "Variance"}) {
+    const VarMeta& meta = ctx.input(slot);
+    if (!meta.has_shape || channels < 0) continue;
+    const int64_t found = dims_product(meta.dims);
+    if (dims_agree(found, channels)) continue;
+    return ctx.error("{} must have one element for each of the {} channels of X, found {}",
+                     std::string_view(slot.data(), slot.size()), channels, dims_text(meta.dims));
+  }
+  return Ok();
+}
+
+Status infer(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 5));
+  const VarMeta x = ctx.input("X");
+  const bool last = channels_last(ctx, "data_layout");
+  int64_t channels = x.has_shape ? x.dims[channel_dim(x, last)] : -1;
+  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, channels));
+  // Statistics of 16 bit images are kept in 32 bits, the type of Mean.
+  const VarMeta mean = ctx.input("Mean");
+  if (channels < 0 && mean.has_shape) channels = dims_product(mean.dims);
+  const DType dtype = ctx.has_input("Mean") ? mean.dtype : x.dtype;
+  ctx.set_output("Y", x);
+  for (const llvm::StringRef slot : {"MeanOut", "VarianceOut", "SavedMean", "SavedVariance"})
+    ctx.set_output(slot, dtype, {channels});
+  if (ctx.has_output("ReserveSpace")) ctx.set_output("ReserveSpace", x.dtype, {-1});
+  return Ok();
+}
+
+Status infer_grad(InferContext& ctx) {
+  // inplace_abn passes its result, which has the shape of X.
+  ctx.copy(ctx.has_input("X") ? "X" : "Y@GRAD", "X@GRAD");
+  ctx.copy("Scale", "Scale@GRAD");
+  ctx.copy(ctx.has_input("Bias") ? "Bias" : "Scale", "Bias@GRAD");
+  return Ok();
+}
+
+// About eight operations an element: two sums, normalisation, scale and shift.
+double flops(const InferContext& ctx) {
+  return 8 * elementwise_flops(ctx);
+}
+
+// The gradient op reads the statistics of the batch, or the running ones where those were used.
+StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef type,
+                                        llvm::StringRef data_slot, bool from_output) {
+  const Op& forward = ctx.forward();
+  GradOp op(type);
+  op.input(data_slot, from_output ? ctx.output(data_slot) : ctx.input(data_slot));
+  op.input("Y@GRAD", ctx.output_grad("Y"));
+  const auto add_known = [&](llvm::StringRef slot, std::vector<std::string> names) {
+    if (!names.empty()) op.input(slot, std::move(names));
+  };
+  add_known("Scale", ctx.input("Scale"));
+  add_known("Bias", ctx.input("Bias"));
+  for (const llvm::StringRef slot :
+       {"SavedMean", "SavedVariance", "ReserveSpace", "MeanOut", "VarianceOut"})
+    add_known(slot, ctx.output(slot));
+  if (get_attr_or(forward, "use_global_stats", false) || get_attr_or(forward, "is_test", false)) {
+    op.input("Mean", ctx.output("MeanOut")).input("Variance", ctx.output("VarianceOut"));
+  }
+  bool any = false;
+  for (const char* const slot : {"X", "Scale", "Bias"}) {
+    std::vector<std::string> wanted = ctx.input_grad(slot);
+    if (wanted.empty()) continue;
+    any = true;
+    op.output(std::string(slot) + "@GRAD", std::move(wanted));
+  }
+  if (!any) return std::vector<GradOp>{};
+  for (const Attr& attr : forward.attrs()) op.attr(forward.name_of(attr.name), attr.value);
+  return std::vector<GradOp>{std::move(op)};
+}
+
+StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+  return make_grad(ctx, "batch_norm_grad", "X", false);
+}
+
+StatusOr<std::vector<GradOp>> sync_grad(const GradContext& ctx) {
+  return make_grad(ctx, "sync_batch_norm_grad", "X", false);
+}
+
+// Computed in place: X is gone, the gradient op inverts the activation from Y.
+StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
+  return make_grad(ctx, "inplace_abn_grad", "Y", true);
+}
+
+void add_attrs(OpDef& def) {
+  def.attr("momentum", 0.9F, "weight of the old running statistics")
+      .attr("epsilon", 1e-5F, "added to the variance")
+      .range(0)
+      .attr("data_layout", "NCHW", "order of the image dims")
+      .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
+      .attr("is_test", false, "use the running statistics")
+      .attr("use_global_stats", false, "use the running statistics in training too")
+      .attr("trainable_statistics", false, "use those of the batch although is_test is set")
+      .attr("fuse_with_relu", false, "apply relu to Y; of fused programs");
+}
+
+void add_activation_attrs(OpDef& def) {
+  def.attr("activation", "identity", "what follows the normalisation")
+      .one_of({"identity", "leakyrelu", "leaky_relu", "elu"})
+      .attr("alpha", 0.1F, "slope or scale of the activation")
+      .attr("use_sync_bn", false, "statistics over all devices");
+}
+
+OpDef forward(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("X", "images or rows, rank 2 to 5")
+      .input("Scale", "[channels], factor", Arity::kOptional)
+      .input("Bias", "[channels], summand", Arity::kOptional)
+      .input("Mean", "[channels], running mean")
+      .input("Variance", "[channels], running variance")
+      .input("MomentumTensor", "one element; replaces the attribute", Arity::kOptional)
+      .output("Y", "shape, dtype and LoD of X")
+      .output("MeanOut", "the var of Mean, updated")
+      .output("VarianceOut", "the var of Variance, updated")
+      .intermediate("SavedMean", "[channels], mean of the batch")
+      .intermediate("SavedVariance", "[channels], 1 / sqrt(variance of the batch + epsilon)")
+      .intermediate("ReserveSpace", "work space of the original's GPU kernel")
+      .infer(infer)
+      .flops(flops)
+      .inplace("Mean", "MeanOut")
+      .inplace("Variance", "VarianceOut");
+  add_attrs(def);
+  return def;
+}
+
+OpDef backward(llvm::StringRef type) {
+  OpDef def(type);
+  def.doc("gradient of a batch normalisation")
+      .input("X", "input of the forward op", Arity::kOptional)
+      .input("Y", "result of inplace_abn", Arity::kOptional)
+      .input("Y@GRAD", "gradient of Y")
+      .input("Scale", "[channels]", Arity::kOptional)
+      .input("Bias", "[channels]", Arity::kOptional)
+      .input("SavedMean", "mean of the batch", Arity::kOptional)
+      .input("SavedVariance", "1 / sqrt(variance of the batch + epsilon)", Arity::kOptional)
+      .input("ReserveSpace", "work space", Arity::kOptional)
+      .input("MeanOut", "running mean", Arity::kOptional)
+      .input("VarianceOut", "running variance", Arity::kOptional)
+      .input("Mean", "running mean, where it was used", Arity::kOptional)
+      .input("Variance", "running variance, where it was used", Arity::kOptional)
+      .output("X@GRAD", "gradient of X", Arity::kOptional)
+      .output("Scale@GRAD", "[channels]", Arity::kOptional)
+      .output("Bias@GRAD", "[channels]", Arity::kOptional)
+      .infer(infer_grad)
+      .flops(flops);
+  add_attrs(def);
+  return def;
+}
+
+}  // namespace
+
+void add_batch_norm_ops(OpRegistry& registry) {
+  registry.add(forward("batch_norm",
+                       "every channel shifted and scaled to mean 0 and variance 1, "
+                       "then by Scale and Bias")
+                   .grad(grad));
+  registry.add(backward("batch_norm_grad"));
+  registry.add(
+      forward("sync_batch_norm", "batch_norm with the statistics of the batches of all devices")
+          .grad(sync_grad));
+  registry.add(backward("sync_batch_norm_grad"));
+  OpDef abn = forward("inplace_abn", "batch_norm and an activation, in the memory of X");
+  add_activation_attrs(abn);
+  registry.add(abn.grad(inplace_grad).inplace("X", "Y"));
+  OpDef abn_grad = backward("inplace_abn_grad");
+  add_activation_attrs(abn_grad);
+  registry.add(std::move(abn_grad));
+}
+
+}  // namespace millrace::ops

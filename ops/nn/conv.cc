@@ -1,0 +1,95 @@
+#include "ops/infer_helpers.h"
+#include "ops/nn/defs.h"
+#include "ops/nn/window.h"
+
+namespace millrace::ops {
+namespace {
+
+// Filter is [output channels, input channels of a group, kernel...] in every data format.
+Status check_channels(const InferContext& ctx, const VarMeta& input, const VarMeta& filter,
+                      bool last) {
+  const auto groups = ctx.attr<int64_t>("groups");
+  const int64_t channels = input.dims[channel_dim(input, last)];
+  const int64_t of_group = filter.dims[1];
+  MILLRACE_RETURN_IF_ERROR(check_positive(ctx, "groups", groups));
+  const int64_t wanted = dims_product({of_group, groups});
+  if (!dims_agree(channels, wanted)) {
+    return ctx.error("Input {} must have {} channels, {} of Filter {} times attribute 'groups' {}",
+                     dims_text(input.dims), wanted, of_group, dims_text(filter.dims), groups);
+  }
+  if (filter.dims[0] >= 0 && filter.dims[0] % groups != 0) {
+    return ctx.error("attribute 'groups' ({}) does not divide the {} output channels of Filter {}",
+                     groups, filter.dims[0], dims_text(filter.dims));
+  }
+  return Ok();
+}
+
+// Dims of Output; nullopt if a shape is unknown.
+StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
+  const VarMeta& input = ctx.input("Input");
+  const VarMeta& filter = ctx.input("Filter");
+  if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
+  if (input.rank() < 3 || input.rank() != filter.rank()) {
+    return ctx.error("Input {} and Filter {} must have the same rank, at least 3",
+                     dims_text(input.dims), dims_text(filter.dims));
+  }
+  const bool last = channels_last(ctx, "data_format");
+  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, input, filter, last));
+  const auto spatial = spatial_dims(input, last);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const Window window,
+      read_window(ctx, llvm::ArrayRef<int64_t>(filter.dims).drop_front(2), spatial));
+  MILLRACE_ASSIGN_OR_RETURN(const Dims places, conv_spatial(ctx, spatial, window));
+  Dims out = input.dims;
+  out[channel_dim(input, last)] = filter.dims[0];
+  std::copy(places.begin(), places.end(),
+            out.begin() + static_cast<std::ptrdiff_t>(first_spatial(last)));
+  return std::optional<Dims>(std::move(out));
+}
+
+Status infer(InferContext& ctx) {
+  const VarMeta input = ctx.input("Input");
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  ctx.set_output("Output", dims ? with_dims(input, *dims) : shapeless_meta(input.dtype));
+  return Ok();
+}
+
+// A product and a sum for every element of Output and of one filter; twice for the gradients.
+double flops(const InferContext& ctx) {
+  const auto dims = output_dims(ctx);
+  const VarMeta& filter = ctx.input("Filter");
+  if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
+  const double per_element =
+      2 * element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
+  const double passes = ctx.has_input("Output@GRAD") ? 2 : 1;
+  return passes * per_element * element_count(tensor_meta(DType::kFloat32, *dims.value()));
+}
+
+OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("Input", "images, see data_format")
+      .input("Filter", "[output channels, input channels / groups, kernel...]")
+      .input("Bias", "one for each output channel; of programs for inference", Arity::kOptional)
+      .input("ResidualData", "summand of the shape of Output; of programs for inference",
+             Arity::kOptional)
+      .output("Output", "images");
+  add_conv_attrs(def, spatial)
+      .infer(infer)
+      .flops(flops)
+      .grad({.type = grad_type,
+             .inputs = {"Input", "Filter", "Bias", "Output@GRAD"},
+             .outputs = {"Input@GRAD", "Filter@GRAD", "Bias@GRAD"}});
+  return def;
+}
+
+}  // namespace
+
+void add_conv_ops(OpRegistry& registry) {
+  registry.add(family("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
+  registry.add(family("depthwise_conv2d", "depthwise_conv2d_grad", 2,
+                      "two-dimensional convolution, every channel on its own"));
+  registry.add(family("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
+}
+
+}  // namespace millrace::ops

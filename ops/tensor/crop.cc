@@ -1,0 +1,87 @@
+#include "ops/infer_helpers.h"
+#include "ops/tensor/defs.h"
+#include "ops/tensor/helpers.h"
+
+namespace millrace::ops {
+namespace {
+
+// Shape as the attribute gives it, -1 where a tensor or the rest of X decides; nullopt if not even
+// the rank is known.
+std::optional<Dims> wanted_shape(const InferContext& ctx, const VarMeta& x) {
+  const auto attr = ctx.attr<std::vector<int64_t>>("shape");
+  if (ctx.has_input("Y")) {
+    const VarMeta& y = ctx.input("Y");
+    return y.has_shape ? std::optional<Dims>(y.dims) : std::nullopt;
+  }
+  if (const size_t parts = ctx.input_count("ShapeTensor"); parts > 0) {
+    if (attr.size() == parts) return Dims(attr.begin(), attr.end());
+    return Dims(parts, -1);
+  }
+  if (ctx.has_input("Shape")) return Dims(x.rank(), -1);
+  return attr.empty() ? std::optional<Dims>(x.dims) : Dims(attr.begin(), attr.end());
+}
+
+Status infer(InferContext& ctx) {
+  const VarMeta x = ctx.input("X");
+  const std::optional<Dims> shape = x.has_shape ? wanted_shape(ctx, x) : std::nullopt;
+  if (!shape) {
+    ctx.set_output("Out", unknown_like(x));
+    return Ok();
+  }
+  if (shape->size() != x.rank()) {
+    return ctx.error("the shape {} must have the rank of X {}", dims_text(*shape),
+                     dims_text(x.dims));
+  }
+  const auto own = ctx.attr<std::vector<int32_t>>("offsets");
+  const Dims offsets(own.begin(), own.end());
+  const bool moved = ctx.has_input("Offsets") || ctx.has_input("OffsetsTensor");
+  if (!moved && !offsets.empty() && offsets.size() != x.rank()) {
+    return ctx.error("attribute 'offsets' must have an entry for each dim of X {}, found {}",
+                     dims_text(x.dims), dims_text(offsets));
+  }
+  Dims dims = *shape;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < -1) return ctx.error("attribute 'shape' has {} at {}", dims[i], i);
+    if (x.dims[i] < 0) continue;
+    const int64_t offset = moved || offsets.empty() ? 0 : offsets[i];
+    const bool from_attr = !ctx.has_input("Shape") && !ctx.has_input("ShapeTensor");
+    if (dims[i] == -1 && from_attr && !moved && !ctx.has_input("Y")) dims[i] = x.dims[i] - offset;
+    if (dims[i] >= 0 && (offset < 0 || dims[i] > x.dims[i] - offset)) {
+      return ctx.error("dim {} of X {} is too small for offset {} and size {}", i,
+                       dims_text(x.dims), offset, dims[i]);
+    }
+  }
+  ctx.set_output("Out", keep_lod_of_same_rows(x, dims));
+  return Ok();
+}
+
+}  // namespace
+
+void add_crop_ops(OpRegistry& registry) {
+  registry.add(OpDef("crop")
+                   .doc("the box of the given shape that starts at offsets")
+                   .input("X", "at least one dim")
+                   .input("Y", "its shape replaces attribute shape", Arity::kOptional)
+                   .input("Offsets", "replaces attribute offsets", Arity::kOptional)
+                   .output("Out", "the box")
+                   .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
+                   .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
+                   .range(-1)
+                   .infer(infer)
+                   .grad(grad_of_x("crop_grad", {"X", "Offsets"})));
+  registry.add(OpDef("crop_tensor")
+                   .doc("the box of the given shape that starts at offsets")
+                   .input("X", "at least one dim")
+                   .input("Shape", "replaces attribute shape", Arity::kOptional)
+                   .input("ShapeTensor", "one size for each dim", Arity::kAny)
+                   .input("Offsets", "replaces attribute offsets", Arity::kOptional)
+                   .input("OffsetsTensor", "one offset for each dim", Arity::kAny)
+                   .output("Out", "the box")
+                   .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
+                   .range(-1)
+                   .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
+                   .infer(infer)
+                   .grad(grad_of_x("crop_tensor_grad", {"X", "Offsets", "OffsetsTensor"})));
+}
+
+}  // namespace millrace::ops

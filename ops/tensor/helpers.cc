@@ -1,0 +1,71 @@
+#include "ops/tensor/helpers.h"
+
+#include <utility>
+
+#include "ops/infer_helpers.h"
+
+namespace millrace::ops {
+
+VarMeta keep_lod_of_same_rows(const VarMeta& x, llvm::ArrayRef<int64_t> dims) {
+  VarMeta out = with_dims(x, dims);
+  if (x.dims.empty() || dims.empty() || x.dims[0] != dims[0]) out.lod_level = 0;
+  return out;
+}
+
+VarMeta unknown_like(const VarMeta& x) {
+  return shapeless_meta(x.dtype);
+}
+
+void set_xshape(InferContext& ctx, const VarMeta& x) {
+  if (!x.has_shape) return;
+  Dims dims = x.dims;
+  dims.insert(dims.begin(), 0);
+  ctx.set_output("XShape", with_dims(x, dims));
+}
+
+Status infer_from_xshape(InferContext& ctx) {
+  if (ctx.has_input("X")) {
+    ctx.copy("X", "X@GRAD");
+    return Ok();
+  }
+  VarMeta xshape = ctx.input("XShape");
+  if (!xshape.has_shape) return Ok();
+  if (xshape.dims.empty())
+    return ctx.error("XShape must have a leading dim of 0, found {}", dims_text(xshape.dims));
+  xshape.dims.erase(xshape.dims.begin());
+  xshape.dtype = ctx.has_input("Out@GRAD") ? ctx.input("Out@GRAD").dtype : xshape.dtype;
+  ctx.set_output("X@GRAD", std::move(xshape));
+  return Ok();
+}
+
+GradSpec grad_of_x(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
+  inputs.push_back("Out@GRAD");
+  GradSpec spec;
+  spec.type = type;
+  spec.inputs = std::move(inputs);
+  spec.outputs = {"X@GRAD"};
+  return spec;
+}
+
+GradSpec grad_like_out(llvm::StringRef type) {
+  GradSpec spec = grad_of_x(type, {});
+  spec.shape_like = {{"X@GRAD", "Out@GRAD"}};
+  return spec;
+}
+
+GradSpec grad_by_xshape(llvm::StringRef type, std::vector<llvm::StringRef> more) {
+  more.push_back("XShape");
+  GradSpec spec = grad_of_x(type, std::move(more));
+  spec.infer = infer_from_xshape;
+  return spec;
+}
+
+int64_t list_length(const VarMeta& list) {
+  // A longer list cannot be a shape; the number may be nonsense.
+  constexpr int64_t kMaxRank = 64;
+  if (!list.has_shape) return -1;
+  const int64_t length = dims_product(list.dims);
+  return length <= kMaxRank ? length : -1;
+}
+
+}  // namespace millrace::ops

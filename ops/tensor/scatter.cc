@@ -1,0 +1,70 @@
+#include "ops/infer_helpers.h"
+#include "ops/tensor/defs.h"
+#include "ops/tensor/helpers.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer_scatter(InferContext& ctx) {
+  const VarMeta& ids = ctx.input("Ids");
+  const VarMeta& updates = ctx.input("Updates");
+  if (ids.has_shape && ids.rank() > 1 && !(ids.rank() == 2 && dims_agree(ids.dims[1], 1))) {
+    return ctx.error("Ids must have rank 0 or 1 or be [n, 1], found {}", dims_text(ids.dims));
+  }
+  if (ids.has_shape && ids.rank() > 0 && updates.has_shape && updates.rank() > 0 &&
+      !dims_agree(ids.dims[0], updates.dims[0])) {
+    return ctx.error("Updates {} must have one row for each of Ids {}", dims_text(updates.dims),
+                     dims_text(ids.dims));
+  }
+  ctx.copy("X", "Out");
+  return Ok();
+}
+
+// Updates has the leading dims of Index and the dims of X that the coordinates leave open.
+Status infer_scatter_nd_add(InferContext& ctx) {
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& index = ctx.input("Index");
+  if (x.has_shape && index.has_shape && index.rank() > 0 &&
+      index.dims.back() > static_cast<int64_t>(x.rank())) {
+    return ctx.error("the last dim of Index {} must be at most the rank of X {}",
+                     dims_text(index.dims), dims_text(x.dims));
+  }
+  ctx.copy("X", "Out");
+  return Ok();
+}
+
+GradSpec grad(llvm::StringRef type, llvm::StringRef index) {
+  GradSpec spec;
+  spec.type = type;
+  spec.inputs = {index, "Updates", "Out@GRAD"};
+  spec.outputs = {"X@GRAD", "Updates@GRAD"};
+  spec.shape_like = {{"X@GRAD", "Out@GRAD"}};
+  return spec;
+}
+
+}  // namespace
+
+void add_scatter_ops(OpRegistry& registry) {
+  registry.add(OpDef("scatter")
+                   .doc("X with the rows Ids replaced by, or with overwrite false cleared and "
+                        "summed from, Updates")
+                   .input("X", "at least one dim")
+                   .input("Ids", "int32 or int64; rows, [n] or [n, 1]")
+                   .input("Updates", "a row of X for each of Ids")
+                   .output("Out", "shape, dtype and LoD of X")
+                   .attr("overwrite", true, "the last row wins; false: rows of one id add up")
+                   .infer(infer_scatter)
+                   .grad(grad("scatter_grad", "Ids"))
+                   .inplace("X", "Out"));
+  registry.add(OpDef("scatter_nd_add")
+                   .doc("X with Updates added at the coordinates in the last dim of Index")
+                   .input("X", "at least as many dims as the last dim of Index is large")
+                   .input("Index", "int32 or int64; coordinates in the last dim")
+                   .input("Updates", "leading dims of Index, then the rest of X")
+                   .output("Out", "shape, dtype and LoD of X")
+                   .infer(infer_scatter_nd_add)
+                   .grad(grad("scatter_nd_add_grad", "Index"))
+                   .inplace("X", "Out"));
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,34 @@
+#include "ops/infer_helpers.h"
+#include "ops/tensor/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer_shape(InferContext& ctx) {
+  const VarMeta& input = ctx.input("Input");
+  const int64_t rank = dims_known(input) ? static_cast<int64_t>(input.rank()) : -1;
+  ctx.set_output("Out", DType::kInt32, {rank});
+  return Ok();
+}
+
+Status infer_size(InferContext& ctx) {
+  ctx.set_output("Out", DType::kInt64, llvm::ArrayRef<int64_t>{});
+  return Ok();
+}
+
+}  // namespace
+
+void add_shape_ops(OpRegistry& registry) {
+  registry.add(OpDef("shape")
+                   .doc("the dims of Input as a tensor")
+                   .input("Input", "any shape; its data is not read")
+                   .output("Out", "int32 [rank]")
+                   .infer(infer_shape));
+  registry.add(OpDef("size")
+                   .doc("the number of elements of Input")
+                   .input("Input", "any shape; its data is not read")
+                   .output("Out", "int64, one element; rank 0 in 2.6, [1] before")
+                   .infer(infer_size));
+}
+
+}  // namespace millrace::ops

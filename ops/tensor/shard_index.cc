@@ -1,0 +1,34 @@
+#include "ops/infer_helpers.h"
+#include "ops/tensor/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer(InferContext& ctx) {
+  const auto shards = ctx.attr<int64_t>("nshards");
+  const auto shard = ctx.attr<int64_t>("shard_id");
+  if (shard >= shards) {
+    return ctx.error("attribute 'shard_id' ({}) must be less than 'nshards' ({})", shard, shards);
+  }
+  return infer_unary(ctx);
+}
+
+}  // namespace
+
+OpDef shard_index() {
+  return OpDef("shard_index")
+      .doc("the index within this shard, or ignore_value for an index of another shard")
+      .input("X", "integers in [0, index_num)")
+      .output("Out", "shape, dtype and LoD of X")
+      .required_attr<int32_t>("index_num", "number of indices in all")
+      .range(1)
+      .required_attr<int32_t>("nshards", "number of shards; each has ceil(index_num / nshards)")
+      .range(1)
+      .required_attr<int32_t>("shard_id", "this shard, from 0")
+      .range(0)
+      .attr("ignore_value", -1, "stands for an index of another shard")
+      .infer(infer)
+      .inplace("X", "Out");
+}
+
+}  // namespace millrace::ops

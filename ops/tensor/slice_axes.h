@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/status.h"
+#include "ops/infer_context.h"
+
+namespace millrace::ops {
+
+/// Size of one dim after cutting, from its known size, start, end and stride as the attributes give
+/// them (negative: counted from the end).
+using SliceSizeFn = int64_t (*)(int64_t size, int64_t start, int64_t end, int64_t stride);
+
+/// Inference of slice and strided_slice: reads Input, attributes axes, starts, ends, strides (1 if
+/// the op has none), infer_flags and decrease_axis, and sets Out.
+///
+/// A slice of a tensor array is an array, or a tensor if decrease_axis names its one axis.
+/// Errors: lists of different lengths, an axis out of range, a stride of 0, a dropped dim that is
+/// not 1.
+Status infer_sliced(InferContext& ctx, SliceSizeFn size_of);
+
+}  // namespace millrace::ops
