@@ -43,7 +43,7 @@ void add_scatter_ops(OpRegistry& registry);
 /// shape, size
 void add_shape_ops(OpRegistry& registry);
 /// slice, strided_slice
-void add_slice_ops(OpRegistry& registry);
+void add_slicing_ops(OpRegistry& registry);
 /// squeeze, squeeze2, unsqueeze, unsqueeze2
 void add_squeeze_ops(OpRegistry& registry);
 /// stack, unstack, unbind

@@ -19,7 +19,7 @@ void register_tensor(OpRegistry& registry) {
   add_reverse_ops(registry);
   add_scatter_ops(registry);
   add_shape_ops(registry);
-  add_slice_ops(registry);
+  add_slicing_ops(registry);
   add_squeeze_ops(registry);
   add_stack_ops(registry);
   add_transpose_ops(registry);

@@ -58,7 +58,7 @@ OpDef family(llvm::StringRef type) {
 
 }  // namespace
 
-void add_slice_ops(OpRegistry& registry) {
+void add_slicing_ops(OpRegistry& registry) {
   registry.add(family("slice")
                    .doc("the elements from starts to ends along some dims")
                    .infer(infer_slice)
