@@ -52,13 +52,14 @@ ProgramSummary summarize(const Program& program) {
     for (const Var& var : block.vars()) {
       if (!is_stored(var)) continue;
       ++out.parameters;
-      const int64_t elements = element_count(var.dims()).value_or(-1);
-      if (elements < 0) continue;
+      if (llvm::any_of(var.dims(), [](int64_t dim) { return dim < 0; })) continue;
+      // More elements than 2^63: the sums below saturate.
+      const std::optional<int64_t> counted = element_count(var.dims());
+      const uint64_t elements = counted ? static_cast<uint64_t>(*counted) : UINT64_MAX;
       uint64_t bytes = 0;
       const auto size = static_cast<uint64_t>(dtype_size(var.dtype()));
-      if (__builtin_mul_overflow(static_cast<uint64_t>(elements), size, &bytes)) bytes = UINT64_MAX;
-      out.parameter_elements =
-          saturating_add(out.parameter_elements, static_cast<uint64_t>(elements));
+      if (__builtin_mul_overflow(elements, size, &bytes)) bytes = UINT64_MAX;
+      out.parameter_elements = saturating_add(out.parameter_elements, elements);
       out.parameter_bytes = saturating_add(out.parameter_bytes, bytes);
     }
   }

@@ -24,7 +24,7 @@ THIRD_PARTY = {
     "installed millrace": (r"^millrace/", "examples", ""),
     "LLVM": (r"^llvm/", ALL, ALL),
     "fmt": (r"^fmt/", ALL, ALL),
-    "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests", ""),
+    "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests bench", ""),
     "nlohmann-json": (r"^nlohmann/", "transpiler io fleet tools bench tests", ""),
     "CLI11": (r"^CLI/", "tools examples bench", "tools"),
     "GoogleTest": (r"^g(test|mock)/", "tests", "tests"),

@@ -46,13 +46,13 @@ TEST(DistributeTranspiler, TrainerSendsGradientsAndFetchesParams) {
   const std::vector<std::string> lines = op_lines((*trainer)->root());
   EXPECT_THAT(
       lines,
-      Contains("split_byref(X=w@GRAD) -> Out=w@GRAD.block0.trainer_0,w@GRAD.block1.trainer_0#8"));
-  EXPECT_THAT(lines, Contains("send(X=b@GRAD.trainer_0) -> Out=__control_var@1#4"));
-  EXPECT_THAT(lines, Contains("concat(X=w.block0,w.block1) -> Out=w#8"));
+      Contains("split_byref(X=w@GRAD) -> Out=w@GRAD.block0.trainer_0,w@GRAD.block1.trainer_0 #8"));
+  EXPECT_THAT(lines, Contains("send(X=b@GRAD.trainer_0) -> Out=__control_var@1 #4"));
+  EXPECT_THAT(lines, Contains("concat(X=w.block0,w.block1) -> Out=w #8"));
   for (const std::string& line : lines) EXPECT_THAT(line, Not(HasSubstr("sgd")));
   const auto startup = t.get_trainer_startup_program();
   ASSERT_TRUE(startup.ok());
-  EXPECT_THAT(op_lines((*startup)->root()), Contains("recv() -> Out=w.block0,w.block1#4"));
+  EXPECT_THAT(op_lines((*startup)->root()), Contains("recv() -> Out=w.block0,w.block1 #4"));
 }
 
 TEST(DistributeTranspiler, ServersUpdateTheirSlices) {
@@ -66,9 +66,10 @@ TEST(DistributeTranspiler, ServersUpdateTheirSlices) {
   EXPECT_EQ(op_lines(server.root()).size(), 1U);
   EXPECT_THAT(
       op_lines(server.block(1)),
-      ElementsAre("sum(X=w@GRAD.block1.trainer_0,w@GRAD.block1.trainer_1) -> Out=w@GRAD.block1#0",
-                  "scale(X=w@GRAD.block1) -> Out=w@GRAD.block1#0",
-                  "sgd(Param=w.block1 Grad=w@GRAD.block1 LearningRate=lr) -> ParamOut=w.block1#2"));
+      ElementsAre(
+          "sum(X=w@GRAD.block1.trainer_0,w@GRAD.block1.trainer_1) -> Out=w@GRAD.block1 #0",
+          "scale(X=w@GRAD.block1) -> Out=w@GRAD.block1 #0",
+          "sgd(Param=w.block1 Grad=w@GRAD.block1 LearningRate=lr) -> ParamOut=w.block1 #2"));
   EXPECT_NE(programs->second->root().find_var("w.block1"), nullptr);
 }
 

@@ -4,7 +4,7 @@
 
 #include "framework/base/file.h"
 #include "framework/read_program.h"
-#include "framework/text_form/print.h"
+#include "framework/text_form/parse.h"
 #include "ops/registry.h"
 #include "ops/verify.h"
 #include "tools/transpile/program_form.h"
@@ -46,7 +46,7 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
                             tp::PassManager::create(passes, options.passes));
   const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};
   MILLRACE_ASSIGN_OR_RETURN(std::string bytes, read_file(options.program, limits.max_bytes));
-  const bool is_text = llvm::StringRef(bytes).startswith(kTextFormHeader);
+  const bool is_text = is_text_form(bytes);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program_bytes(std::move(bytes), options.program, limits));
   std::unique_ptr<Program> startup;
