@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
@@ -9,7 +10,9 @@
 #include "ops/verify.h"
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
+#include "transpiler/distribute/cost_model.h"
 #include "transpiler/distribute/io_programs.h"
+#include "transpiler/distribute/report_html.h"
 #include "transpiler/distribute/slices_json.h"
 #include "transpiler/distribute/transpilation.h"
 
@@ -147,6 +150,24 @@ StatusOr<std::vector<std::unique_ptr<tp::Transpilation>>> plan(const Tool& tool,
   return jobs;
 }
 
+// report.html, and with --explain the costs on stdout.
+Status write_report(Tool& tool, const TranspileOptions& options, const RoleWriter& writer,
+                    const tp::Transpilation& job) {
+  std::optional<tp::CostReport> report;
+  if (job.server_count() > 0) {
+    const tp::CostInput input = job.cost();
+    if (!input.endpoints.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(report, tp::estimate_cost(input));
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(writer.write_text(
+      "", "report.html",
+      tp::report_html(job.properties(), job.overview(), report ? &*report : nullptr)));
+  if (!options.explain) return Ok();
+  if (!report) return tool.write_file("", tool.common().json ? "{}\n" : "no servers, no costs\n");
+  return tool.write_file("", tool.common().json ? tp::cost_json(*report) : tp::cost_table(*report));
+}
+
 std::string summary(const tp::Transpilation& job, size_t trainers, double milliseconds) {
   size_t origins = 0;
   size_t slices = 0;
@@ -203,6 +224,7 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   }
   MILLRACE_RETURN_IF_ERROR(
       writer.write_text("", "slices.json", tp::slices_json(first.properties(), first.overview())));
+  MILLRACE_RETURN_IF_ERROR(write_report(tool, options, writer, first));
   for (const std::string& remark : first.remarks()) tool.log(LogLevel::kInfo, remark);
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
   tool.log(LogLevel::kInfo, summary(first, trainers.size(), spent.count()));

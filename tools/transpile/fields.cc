@@ -6,7 +6,18 @@ namespace {
 // A switch that also takes a value: "--half-async", "--half-async false".
 CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& value,
                         const std::string& doc) {
-  return app.add_option(name, value, doc)->expected(0, 1)->capture_default_str();
+  const auto set = [&value](const CLI::results_t& results) {
+    // A switch without a value turns on.
+    if (results.empty() || results[0].empty() || results[0] == "{}") {
+      value = true;
+      return true;
+    }
+    return CLI::detail::lexical_cast(results[0], value);
+  };
+  return app.add_option(name, set, doc)
+      ->expected(0, 1)
+      ->type_name("BOOLEAN")
+      ->default_str(value ? "true" : "false");
 }
 
 void add_pserver_fields(CLI::App& app, TranspileOptions& o) {

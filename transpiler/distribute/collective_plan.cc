@@ -71,7 +71,7 @@ StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& sta
         kMultiThread);
   }
   CollectivePlan plan;
-  MILLRACE_ASSIGN_OR_RETURN(plan.endpoints, list_endpoints(arguments.trainers, "trainers"));
+  MILLRACE_ASSIGN_OR_RETURN(plan.endpoints, split_endpoints(arguments.trainers, "trainers"));
   if (plan.endpoints.size() == 1 && mode != kMultiThread) {
     return InvalidArgument("collective_mode {} needs at least 2 endpoints in 'trainers', found 1",
                            mode);

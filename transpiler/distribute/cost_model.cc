@@ -1,7 +1,7 @@
 #include "transpiler/distribute/cost_model.h"
 
 #include <algorithm>
-#include <functional>
+#include <map>
 
 #include "framework/base/errors.h"
 #include "ops/cost.h"
@@ -95,7 +95,7 @@ Status check(const CostInput& input, const CostOptions& options) {
     return InvalidArgument("the number of trainers is {}, expected 1 or more", input.trainers);
   }
   if (options.sparse_rows_per_step < 1 || options.network_bytes_per_s <= 0 ||
-      options.flops_per_s <= 0 || options.hot_factor <= 0) {
+      options.flops_per_s <= 0 || options.hot_factor <= 0 || input.exchanges_per_step <= 0) {
     return InvalidArgument("an option of the cost model is not positive");
   }
   for (const CostSlice& slice : input.slices) {
@@ -187,6 +187,33 @@ CostInput cost_input(const Program& main, const DistributionJob& job,
   return input;
 }
 
+CostInput cost_input(const ProgramProperties& properties, const VarsDistributed& overview,
+                     int64_t trainers) {
+  CostInput input;
+  input.endpoints = properties.endpoints;
+  input.trainers = trainers;
+  std::map<std::string, int32_t> server_of;
+  for (const std::string& endpoint : input.endpoints) {
+    server_of.emplace(endpoint, static_cast<int32_t>(server_of.size()));
+  }
+  for (const DistributedVar& var : overview.vars()) {
+    const auto server = server_of.find(var.endpoint);
+    if (server == server_of.end()) continue;
+    CostSlice slice;
+    slice.name = var.slice.name;
+    slice.server = server->second;
+    slice.rows = var.slice.shape.empty() ? 1 : var.slice.shape.front();
+    slice.bytes = slice_bytes(var.slice);
+    slice.update_flops = static_cast<double>(element_count(var.slice.shape).value_or(0));
+    const auto whole_rows = var.origin.shape.empty() ? 1 : var.origin.shape.front();
+    if (whole_rows > 0) {
+      slice.share_of_table = static_cast<double>(slice.rows) / static_cast<double>(whole_rows);
+    }
+    input.slices.push_back(std::move(slice));
+  }
+  return input;
+}
+
 StatusOr<CostReport> estimate_cost(const CostInput& input, const CostOptions& options) {
   MILLRACE_RETURN_IF_ERROR(check(input, options));
   CostReport report;
@@ -198,7 +225,8 @@ StatusOr<CostReport> estimate_cost(const CostInput& input, const CostOptions& op
   }
   std::vector<double> largest(report.servers.size(), 0);
   for (const CostSlice& slice : input.slices) {
-    const SliceLoad load = load_of(slice, input, options);
+    SliceLoad load = load_of(slice, input, options);
+    for (double* const part : {&load.in, &load.out, &load.flops}) *part *= input.exchanges_per_step;
     const auto index = static_cast<size_t>(slice.server);
     ServerCost& server = report.servers[index];
     ++server.slices;

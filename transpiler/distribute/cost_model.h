@@ -37,6 +37,8 @@ struct CostInput {
   std::vector<std::string> endpoints;
   int64_t trainers = 1;
   bool sync = true;  ///< one merged update a step; else one update for each trainer's gradient
+  /// How often a trainer exchanges values with the servers; geo does it every n-th step.
+  double exchanges_per_step = 1;
   std::vector<CostSlice> slices;
 };
 
@@ -90,6 +92,10 @@ struct CostReport {
 /// ops read besides parameter, gradient and rate. \param main  the program the job's ops belong to
 CostInput cost_input(const Program& main, const DistributionJob& job,
                      const ops::OpRegistry& registry);
+
+/// Facts of an overview alone: every slice is dense, and an update is one addition an element.
+CostInput cost_input(const ProgramProperties& properties, const VarsDistributed& overview,
+                     int64_t trainers);
 
 /// The model. Cost: O(slices + servers). Errors: kInvalidArgument for no server, a slice on an
 /// unknown one, fewer than 1 trainer, or an option that is not positive.

@@ -3,29 +3,36 @@
 #include <algorithm>
 
 #include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringSet.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 
 namespace millrace::transpiler {
+namespace {
 
-StatusOr<std::vector<std::string>> list_endpoints(llvm::StringRef list, llvm::StringRef field) {
+std::string_view view(llvm::StringRef s) {
+  return {s.data(), s.size()};
+}
+
+}  // namespace
+
+StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field) {
   llvm::SmallVector<llvm::StringRef, 8> parts;
   list.split(parts, ',');
   std::vector<std::string> out;
+  llvm::StringSet<> seen;
   for (const llvm::StringRef part : parts) {
-    const std::string endpoint = part.trim().str();
-    if (endpoint.empty()) {
-      return InvalidArgument("'{}' has an empty endpoint in {}, expected ip:port,ip:port,...",
-                             field.str(), quoted(list.str()));
+    const llvm::StringRef endpoint = part.trim();
+    const auto [host, port] = endpoint.rsplit(':');
+    uint32_t number = 0;
+    if (host.empty() || port.getAsInteger(10, number) || number > 65535) {
+      return InvalidArgument("{} has '{}' (expected host:port with a port up to 65535)",
+                             view(field), view(endpoint));
     }
-    out.push_back(endpoint);
-  }
-  std::vector<std::string> sorted = out;
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  if (twice != sorted.end()) {
-    return InvalidArgument("'{}' lists endpoint {} twice", field.str(), quoted(*twice));
+    if (!seen.insert(endpoint).second)
+      return InvalidArgument("{} names '{}' twice", view(field), view(endpoint));
+    out.push_back(endpoint.str());
   }
   return out;
 }

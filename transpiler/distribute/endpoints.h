@@ -12,8 +12,8 @@ namespace millrace::transpiler {
 /// Splits "ip:port,ip:port" at its commas; blanks around an endpoint are dropped.
 ///
 /// \param field  name of the argument, for messages
-/// Errors: kInvalidArgument naming the field if an endpoint is empty or stands twice.
-StatusOr<std::vector<std::string>> list_endpoints(llvm::StringRef list, llvm::StringRef field);
+/// Errors: kInvalidArgument naming the field for an endpoint that is no host:port or stands twice.
+StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field);
 
 /// The list without the endpoint. Errors: kInvalidArgument if the endpoint is not in the list.
 StatusOr<std::vector<std::string>> other_endpoints(const std::vector<std::string>& endpoints,

@@ -85,7 +85,7 @@ StatusOr<Nccl2Plan> plan_nccl2(const DistributeTranspilerConfig& config,
         "'trainers' is the number {}, but mode nccl2 needs the trainers' endpoints", list);
   }
   Nccl2Plan plan;
-  MILLRACE_ASSIGN_OR_RETURN(plan.endpoints, list_endpoints(list, "trainers"));
+  MILLRACE_ASSIGN_OR_RETURN(plan.endpoints, split_endpoints(list, "trainers"));
   if (arguments.trainer_id < 0) {
     return InvalidArgument("trainer_id is {}, expected 0 or more", arguments.trainer_id);
   }

@@ -3,6 +3,7 @@
 #include <llvm/ADT/StringSet.h>
 
 #include "framework/base/errors.h"
+#include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_program.h"
 #include "transpiler/distribute/steps.h"
 #include "transpiler/distribute/trainer_program.h"
@@ -43,26 +44,6 @@ Status check_config(const DistributeTranspilerConfig& config) {
     return InvalidArgument("runtime_split_send_recv needs config_sync_mode false (found true)");
   }
   return Ok();
-}
-
-StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field) {
-  llvm::SmallVector<llvm::StringRef, 8> parts;
-  list.split(parts, ',');
-  std::vector<std::string> out;
-  llvm::StringSet<> seen;
-  for (const llvm::StringRef part : parts) {
-    const llvm::StringRef endpoint = part.trim();
-    const auto [host, port] = endpoint.rsplit(':');
-    uint32_t number = 0;
-    if (host.empty() || port.getAsInteger(10, number) || number > 65535) {
-      return InvalidArgument("{} has '{}' (expected host:port with a port up to 65535)",
-                             view(field), view(endpoint));
-    }
-    if (!seen.insert(endpoint).second)
-      return InvalidArgument("{} names '{}' twice", view(field), view(endpoint));
-    out.push_back(endpoint.str());
-  }
-  return out;
 }
 
 StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(

@@ -31,6 +31,8 @@ class PserverMode {
   static PassManagerOptions fast_options();
 
   [[nodiscard]] const DistributionJob& job() const { return job_; }
+  /// The rewritten main program that the job's ops belong to, optimizer included.
+  [[nodiscard]] const Program& main() const { return *main_; }
   [[nodiscard]] ProgramProperties properties() const;
   [[nodiscard]] const std::vector<std::string>& remarks() const { return context_.remarks; }
   /// What each step did and how long it took.
@@ -55,8 +57,5 @@ class PserverMode {
 
 /// Checks the fields that do not depend on a program. Errors: kInvalidArgument naming the field.
 Status check_config(const DistributeTranspilerConfig& config);
-/// Splits "ip:port,ip:port". Errors: kInvalidArgument naming the field for empty, repeated or
-/// malformed endpoints.
-StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::StringRef field);
 
 }  // namespace millrace::transpiler

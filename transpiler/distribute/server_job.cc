@@ -3,6 +3,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "transpiler/distribute/dispatcher.h"
+#include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_mode.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"

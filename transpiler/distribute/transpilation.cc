@@ -1,6 +1,8 @@
 #include "transpiler/distribute/transpilation.h"
 
+#include <algorithm>
 #include <array>
+#include <set>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -21,7 +23,8 @@ RolePrograms copy_of(const RolePrograms& roles) {
 // Modes with servers whose programs run the optimizer.
 class WithPservers final : public Transpilation {
  public:
-  explicit WithPservers(std::unique_ptr<PserverMode> mode) : mode_(std::move(mode)) {
+  WithPservers(std::unique_ptr<PserverMode> mode, const ops::OpRegistry& registry)
+      : mode_(std::move(mode)), registry_(registry) {
     properties_ = mode_->properties();
     overview_ = mode_->job().overview;
     remarks_ = mode_->remarks();
@@ -32,9 +35,13 @@ class WithPservers final : public Transpilation {
   [[nodiscard]] StatusOr<RolePrograms> pserver(size_t server) const override {
     return mode_->pserver(server);
   }
+  [[nodiscard]] CostInput cost() const override {
+    return cost_input(mode_->main(), mode_->job(), registry_);
+  }
 
  private:
   std::unique_ptr<PserverMode> mode_;
+  const ops::OpRegistry& registry_;
 };
 
 // Modes whose programs are all made at once.
@@ -56,6 +63,32 @@ class FixedRoles : public Transpilation {
  private:
   RolePrograms trainer_;
   std::vector<RolePrograms> pservers_;
+};
+
+// Trainers send what changed every few steps, rows of sparse tables alone.
+class GeoRoles final : public FixedRoles {
+ public:
+  GeoRoles(GeoPrograms programs, int64_t trainers, int64_t push_every)
+      : FixedRoles(std::move(programs.trainer), std::move(programs.pservers),
+                   std::move(programs.properties), std::move(programs.overview), trainers),
+        push_every_(std::max<int64_t>(push_every, 1)) {
+    for (const GeoVar& var : programs.vars_info) {
+      if (var.is_sparse) sparse_.insert(var.var_names.begin(), var.var_names.end());
+    }
+  }
+  [[nodiscard]] CostInput cost() const override {
+    CostInput input = Transpilation::cost();
+    input.sync = false;
+    input.exchanges_per_step = 1.0 / static_cast<double>(push_every_);
+    for (CostSlice& slice : input.slices) {
+      if (sparse_.count(slice.name) != 0) slice.traffic = Traffic::kPrefetch;
+    }
+    return input;
+  }
+
+ private:
+  std::set<std::string> sparse_;
+  int64_t push_every_;
 };
 
 class FederatedRoles final : public FixedRoles {
@@ -95,9 +128,8 @@ Result geo(const Program& main, const Program& startup, const DistributeTranspil
            const TranspileArguments& arguments, const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(GeoPrograms out,
                             transpile_geo(main, startup, config, arguments, registry));
-  return std::unique_ptr<Transpilation>(std::make_unique<FixedRoles>(
-      std::move(out.trainer), std::move(out.pservers), std::move(out.properties),
-      std::move(out.overview), trainer_number(arguments)));
+  return std::unique_ptr<Transpilation>(std::make_unique<GeoRoles>(
+      std::move(out), trainer_number(arguments), config.geo_sgd_need_push_nums));
 }
 
 Result federated(const Program& main, const Program& startup,
@@ -114,7 +146,7 @@ Result with_pservers(const Program& main, const Program& startup,
                      const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<PserverMode> mode,
                             PserverMode::transpile(main, startup, config, arguments, registry));
-  return std::unique_ptr<Transpilation>(std::make_unique<WithPservers>(std::move(mode)));
+  return std::unique_ptr<Transpilation>(std::make_unique<WithPservers>(std::move(mode), registry));
 }
 
 // nccl2 and collective: trainers only, known by their endpoints.
@@ -122,7 +154,7 @@ Result among_trainers(const Program& main, const Program& startup,
                       const DistributeTranspilerConfig& config, const TranspileArguments& arguments,
                       const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> endpoints,
-                            list_endpoints(arguments.trainers, "trainers"));
+                            split_endpoints(arguments.trainers, "trainers"));
   ProgramProperties properties;
   const auto transpile = config.mode == "nccl2" ? transpile_nccl2 : transpile_collective;
   MILLRACE_ASSIGN_OR_RETURN(RolePrograms trainer,

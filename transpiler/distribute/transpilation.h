@@ -7,6 +7,7 @@
 
 #include "framework/base/status.h"
 #include "ops/registry.h"
+#include "transpiler/distribute/cost_model.h"
 #include "transpiler/distribute_config.h"
 #include "transpiler/distribute_result.h"
 
@@ -47,6 +48,11 @@ class Transpilation {
   [[nodiscard]] virtual size_t server_count() const { return 0; }
   /// Programs of one server.
   [[nodiscard]] virtual StatusOr<RolePrograms> pserver(size_t server) const;
+
+  /// What the cost model computes from; without endpoints in modes without servers.
+  [[nodiscard]] virtual CostInput cost() const {
+    return cost_input(properties_, overview_, trainer_count_);
+  }
 
   [[nodiscard]] const ProgramProperties& properties() const { return properties_; }
   [[nodiscard]] const VarsDistributed& overview() const { return overview_; }

@@ -1,0 +1,89 @@
+// report.html: to scale, complete, escaped, without anything from elsewhere.
+
+#include "transpiler/distribute/report_html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/transpiler/overview.h"
+
+namespace millrace::transpiler {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+std::string small_report() {
+  const auto cost = estimate_cost(cost_input(small_properties(), small_overview(), 2));
+  EXPECT_TRUE(cost.ok());
+  return report_html(small_properties(), small_overview(), &*cost);
+}
+
+TEST(ReportHtmlTest, SaysWhatServersHoldAndWhatAStepCosts) {
+  const std::string page = small_report();
+  EXPECT_THAT(page, HasSubstr("<b>2</b><span>servers</span>"));
+  EXPECT_THAT(page, HasSubstr("<b>2</b><span>trainers</span>"));
+  EXPECT_THAT(page, HasSubstr("<b>80 B</b><span>held in all</span>"));
+  EXPECT_THAT(page,
+              HasSubstr("<td>w_velocity_0</td><td class=\"l\">Optimizer</td><td>f32</td>"
+                        "<td>4 × 2</td><td>32 B</td><td>2</td><td class=\"l\">h:1, h:2</td>"));
+  EXPECT_THAT(page, HasSubstr("<tr><td>h:1</td><td>4</td>"));
+}
+
+TEST(ReportHtmlTest, HeightsAreBytes) {
+  const std::string picture = slices_svg(small_properties(), small_overview());
+  // the first server is fullest: 44 bytes on 320 units, so 16 bytes are 116.36
+  EXPECT_THAT(picture, HasSubstr("height=\"116.36\""));
+  EXPECT_THAT(picture,
+              HasSubstr("<title>w.block1\nParam [2 x 2], 16 B\nslice 1 of w, from element 4"));
+  EXPECT_THAT(picture, HasSubstr("<title>mean 40 B</title>"));
+}
+
+TEST(ReportHtmlTest, SmallSlicesAreDrawnTogether) {
+  VarsDistributed overview = small_overview();
+  overview.add_distributed_var(whole_var(float_var("big", {1000, 1000}), "Param", "h:2"));
+  const std::string picture = slices_svg(small_properties(), overview);
+  EXPECT_THAT(picture, HasSubstr("<title>3 small slices, 36 B</title>"));
+  EXPECT_THAT(picture, HasSubstr("<title>4 small slices, 44 B</title>"));
+}
+
+TEST(ReportHtmlTest, NamesCannotBreakThePage) {
+  VarsDistributed overview;
+  const VarFacts evil = float_var("</title><script>alert('x')</script>\"&\x01", {1000});
+  overview.add_distributed_var(whole_var(evil, "Param", "h:1"));
+  const std::string page = report_html(small_properties(), overview, nullptr);
+  EXPECT_THAT(page, Not(HasSubstr("<script>alert")));
+  EXPECT_THAT(page, HasSubstr("&lt;/title&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"
+                              "&quot;&amp;\\x01"));
+}
+
+TEST(ReportHtmlTest, NothingComesFromElsewhere) {
+  const std::string page = small_report();
+  for (const char* word : {"http:", "https:", "src=", "@import", "url("}) {
+    EXPECT_THAT(page, Not(HasSubstr(word)));
+  }
+}
+
+TEST(ReportHtmlTest, ModesWithoutServersSaySo) {
+  const std::string page = report_html(ProgramProperties{}, VarsDistributed{}, nullptr);
+  EXPECT_THAT(page, HasSubstr("every trainer holds all of them"));
+  EXPECT_THAT(page, Not(HasSubstr("<svg")));
+}
+
+TEST(ReportHtmlTest, AThousandServersStayOnePage) {
+  ProgramProperties properties = small_properties();
+  properties.endpoints.clear();
+  VarsDistributed overview;
+  for (int i = 0; i < 1000; ++i) {
+    properties.endpoints.push_back("h" + std::to_string(i) + ":1");
+    DistributedVar var =
+        whole_var(float_var("w" + std::to_string(i), {100}), "Param", properties.endpoints.back());
+    overview.add_distributed_var(var);
+  }
+  const std::string page = report_html(properties, overview, nullptr);
+  EXPECT_LT(page.size(), 1'000'000u);
+  EXPECT_THAT(page, HasSubstr("width=\"6072\""));
+}
+
+}  // namespace
+}  // namespace millrace::transpiler
