@@ -82,7 +82,8 @@ class StructureChecker {
                     InvalidProgram("blocks are nested deeper than {}", limits_.max_block_depth));
       }
       const std::optional<int32_t> forward = block.forward_block();
-      if (forward && (*forward < -1 || *forward >= count || *forward == index)) {
+      // 0 stands for "none" in some files, block 0 included.
+      if (forward && (*forward < -1 || *forward >= count || (*forward == index && index != 0))) {
         broken_tree(
             "block-forward", block,
             InvalidProgram("forward block of block {} is {} (expected -1 or another of {} blocks)",
@@ -162,7 +163,12 @@ class StructureChecker {
       var_error("var-kind", var,
                 fmt::format("has unknown kind {}", static_cast<int32_t>(spec.kind)));
     }
-    if (!spec.has_tensor()) return;
+    if (!spec.has_tensor()) {
+      // Control vars and scratch have no shape, but what is kept must have one.
+      if (spec.kind == VarKind::kLodTensor && var.persistable())
+        var_error("var-shape", var, "is a persistable tensor without data type and dims");
+      return;
+    }
     if (!is_valid(spec.dtype)) {
       facts_.shapes_are_sane = false;
       var_error("var-dtype", var,

@@ -279,10 +279,11 @@ void observe_shapes(const OpRegistry& registry, const Program& program, ShapeObs
       ++index;
       auto& def = defs[static_cast<uint32_t>(op.type_id())];
       if (!def) def = registry.find(op.type());
-      if (*def == nullptr || (*def)->infer_fn() == nullptr || !observer.wants(op)) continue;
+      if (*def == nullptr || !observer.wants(op)) continue;
       results.clear();
       ProgramInferContext context(**def, op, metas, results);
-      Status status = (*def)->infer_fn()(context);
+      Status status = observer.check(context);
+      if (status.ok() && (*def)->infer_fn() != nullptr) status = (*def)->infer_fn()(context);
       if (!status.ok()) {
         observer.failed(op, index, std::move(status));
         continue;

@@ -23,6 +23,9 @@ class ShapeObserver {
   virtual ~ShapeObserver() = default;
   /// Says whether inference may look at the op; outputs of the others keep their declarations.
   virtual bool wants(const Op& /*op*/) { return true; }
+  /// Further rules about the inputs of the op, checked before its inference; an error counts as a
+  /// failed inference.
+  virtual Status check(const InferContext& /*ctx*/) { return Ok(); }
   /// Inference of the op failed; the status has no place yet. Its outputs keep what was known.
   virtual void failed(const Op& op, int64_t index, Status status) = 0;
   /// The op sets a declared var. meta is what inference says, before declared dims fill its gaps.

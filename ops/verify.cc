@@ -119,6 +119,7 @@ const TypeInfo& Context::type_of(const Op& op) {
   }
   const OpDef& def = *info->def;
   info->is_gradient = def.forward() != nullptr || def.type().endswith("_grad");
+  info->dtype_rule = find_dtype_rule(def.type());
   info->input_ids = ids_of(program.names(), def.inputs());
   info->output_ids = ids_of(program.names(), def.outputs());
   for (const AttrDef& attr : def.attrs()) {

@@ -69,16 +69,15 @@ class BlockOwners {
     }
     leads_to_[holder].push_back(block);
     Owner& owner = owner_[block];
-    const bool may_share =
-        view.type.is_gradient || (view.type.def != nullptr && view.type.def->block_shared());
-    if (owner.op != nullptr && !may_share && !owner.may_share) {
+    // Gradient ops of old programs own the block of their forward op too.
+    if (owner.op != nullptr && !view.type.is_gradient && !owner.is_gradient) {
       error(view, name,
             InvalidProgram("'{}' refers to block {} in '{}', which op {} ({}) of block {} owns "
                            "already",
                            type, block, text(name), owner.index, text(owner.op->type()),
                            owner.op->block().index()));
     }
-    if (owner.op == nullptr || owner.may_share) owner = Owner{&op, index, may_share};
+    if (owner.op == nullptr || owner.is_gradient) owner = Owner{&op, index, view.type.is_gradient};
   }
 
   void error(const OpView& view, llvm::StringRef attr, Status status) {
@@ -120,7 +119,7 @@ class BlockOwners {
   struct Owner {
     const Op* op = nullptr;
     int64_t index = 0;
-    bool may_share = false;
+    bool is_gradient = false;
   };
 
   Context& context_;

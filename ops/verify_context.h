@@ -15,6 +15,8 @@
 /// Shared state of the parts of the verifier; for ops/verify*.cc only.
 namespace millrace::ops::verify {
 
+struct DtypeRule;
+
 /// A def with its slots and attributes keyed by the names of one program.
 struct TypeInfo {
   const OpDef* def = nullptr;  ///< null: the type is unknown
@@ -23,7 +25,8 @@ struct TypeInfo {
   std::vector<std::optional<NameId>> input_ids;
   std::vector<std::optional<NameId>> output_ids;
   llvm::DenseMap<NameId, const AttrDef*> attrs;
-  std::string suggestion;  ///< nearest known type, for an unknown one
+  const DtypeRule* dtype_rule = nullptr;  ///< null: nothing is said about element types
+  std::string suggestion;                 ///< nearest known type, for an unknown one
 };
 
 /// One op under examination, with its place.
@@ -109,6 +112,10 @@ void check_slots(Context& context, const OpView& view);
 void check_attrs(Context& context, const OpView& view);
 void check_roles(Context& context, const OpView& view);
 void check_capability(Context& context, const OpView& view);
+
+/// What an op type says about the element types of its inputs; null: nothing.
+const DtypeRule* find_dtype_rule(llvm::StringRef type);
+Status check_dtypes(const DtypeRule& rule, const InferContext& ctx);
 
 /// Checks over all blocks. find_reachable() also checks which op owns which block.
 void find_reachable(Context& context);

@@ -63,7 +63,9 @@ void check_holder(Context& context, const OpView& view, bool is_feed) {
   const Var* const var = view.op.block().find_var_recursive(view.op.name_of(slot->args[0].name));
   if (var == nullptr) return;
   const VarKind wanted = is_feed ? VarKind::kFeedMinibatch : VarKind::kFetchList;
-  if (var->kind() == wanted || (is_feed && var->kind() == VarKind::kFeedList)) return;
+  // Programs that an edge optimizer wrote back fetch into a tensor array.
+  const VarKind other = is_feed ? VarKind::kFeedList : VarKind::kLodTensorArray;
+  if (var->kind() == wanted || var->kind() == other) return;
   if (context.faulty.count(&view.op) != 0) return;  // the schema has said so already
   Location where = Context::place(view);
   where.slot = is_feed ? "input X" : "output Out";

@@ -12,6 +12,11 @@ class ShapeFindings final : public ShapeObserver {
 
   bool wants(const Op& op) override { return context_.faulty.count(&op) == 0; }
 
+  Status check(const InferContext& ctx) override {
+    const DtypeRule* const rule = context_.type_of(ctx.op()).dtype_rule;
+    return rule == nullptr ? Ok() : check_dtypes(*rule, ctx);
+  }
+
   void failed(const Op& op, int64_t index, Status status) override {
     const OpView view{op, index, context_.type_of(op)};
     Location where = Context::place(view);

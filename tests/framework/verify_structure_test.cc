@@ -80,6 +80,7 @@ TEST_F(VerifyStructureTest, NestingIsBounded) {
 }
 
 TEST_F(VerifyStructureTest, ForwardBlocksExist) {
+  b_.block().set_forward_block(0);
   b_.enter_block(0);
   b_.block().set_forward_block(0);
   EXPECT_THAT(found(), IsEmpty());
@@ -137,6 +138,15 @@ TEST_F(VerifyStructureTest, NumbersAreKnown) {
   EXPECT_THAT(found(), ElementsAre(HasSubstr("unknown data type 7")));
   b_.var("w", {1}).holder("h", static_cast<VarKind>(5));
   EXPECT_THAT(found(), ElementsAre("var-kind: var 'h' has unknown kind 5"));
+}
+
+TEST_F(VerifyStructureTest, WhatIsKeptHasAShape) {
+  b_.block().declare("control", VarSpec::shapeless(VarKind::kLodTensor));
+  b_.holder("id", VarKind::kRaw);
+  EXPECT_THAT(found(), IsEmpty());
+  b_.holder("w", VarKind::kLodTensor);
+  EXPECT_THAT(found(), ElementsAre("var-shape: var 'w' is a persistable tensor without data type "
+                                   "and dims"));
 }
 
 TEST_F(VerifyStructureTest, LodLevelsAreBounded) {

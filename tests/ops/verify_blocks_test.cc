@@ -126,6 +126,17 @@ TEST_F(VerifyTest, FeedReadsAFeedList) {
                           "'fetch' is a fetch_list (expected feed_minibatch)"));
 }
 
+TEST_F(VerifyTest, FetchMayWriteATensorArray) {
+  build_small_net();
+  VarSpec array = VarSpec::tensor(DType::kFloat32, {});
+  array.kind = VarKind::kLodTensorArray;
+  b_.block().declare("fetch", array);
+  EXPECT_EQ(all(), "");
+  b_.var("plain", {1});
+  op_at(2).set_output("Out", "plain");
+  EXPECT_THAT(found("slot-kind"), ElementsAre(HasSubstr("'plain' is a lod_tensor (expected")));
+}
+
 // ---- warnings
 
 TEST_F(VerifyTest, LintFindsWhatIsSeldomMeant) {

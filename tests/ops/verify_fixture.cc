@@ -69,7 +69,7 @@ std::unique_ptr<OpRegistry> test_registry() {
                     .attr("col", 0));
   registry->add(OpDef("fetch")
                     .input("X", "var")
-                    .output("Out", "holder", Arity::kOne, kFeedFetch)
+                    .output("Out", "holder", Arity::kOne, kFeedFetch | kTensorArray)
                     .attr("col", 0));
   registry->add(OpDef("serve")
                     .input("X", "gradients", Arity::kAny)

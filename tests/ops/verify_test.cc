@@ -326,6 +326,19 @@ TEST_F(VerifyTest, ReportsImpossibleShapes) {
   EXPECT_EQ(all(), "");
 }
 
+TEST_F(VerifyTest, InputsOfOneOpHaveOneDataType) {
+  build_small_net();
+  b_.param("w", {3, 2}, DType::kInt64);
+  EXPECT_THAT(found("shape"),
+              ElementsAre("error: block 0, op 1 (mul): X is of f32, but Y is of i64 "
+                          "(expected the same data type)"));
+  VarSpec rows = VarSpec::tensor(DType::kFloat32, {3, 2});
+  rows.kind = VarKind::kSelectedRows;
+  b_.block().declare("w", rows);
+  EXPECT_THAT(found("shape"),
+              ElementsAre(HasSubstr("Y holds sparse rows (expected a dense tensor)")));
+}
+
 TEST_F(VerifyTest, ReportsInferredTensorsThatAreTooLarge) {
   b_.var("y", {-1, -1});
   Op& op = b_.op("fill", {}, {{"Out", {"y"}}});
