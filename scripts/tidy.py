@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the sources of one build folder and remembers what was clean.
 
-    tidy.py BUILD_DIR [--jobs N] [PATH_PREFIX ...]
+    tidy.py BUILD_DIR [--jobs N] [--minutes M] [PATH_PREFIX ...]
 
 A source is looked at again only when it, a header of the tree that it includes, its flags or .clang-tidy changed
-(BUILD_DIR/tidy-cache holds one empty file for each clean state). Prints the findings, then "N passed, N failed".
+(the user's cache folder holds one empty file for each clean state, shared by all clones). With --minutes no new source
+is begun after that time; how many were not reached is said. Prints the findings, then "N passed, N failed".
 Exit status: 0 all clean, 1 findings, 2 nothing to look at.
 """
 import argparse
@@ -14,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.realpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -37,17 +39,19 @@ def closure(path, seen):
 
 def state_of(entry, salt):
     """Hash of everything that the findings of one source depend on, bar system headers."""
-    digest = hashlib.sha256(salt + entry["command"].encode())
+    digest = hashlib.sha256(salt + entry["command"].replace(ROOT, ".").encode())
     for path, data in sorted(closure(entry["file"], {}).items()):
-        digest.update(path.encode() + b"\0" + hashlib.sha256(data).digest())
+        digest.update(os.path.relpath(path, ROOT).encode() + b"\0" + hashlib.sha256(data).digest())
     return digest.hexdigest()
 
 
-def tidy(entry, build, cache, salt):
-    """(source, findings), findings empty when clean."""
+def tidy(entry, build, cache, salt, end):
+    """(source, findings), findings empty when clean, None when there was no time left."""
     mark = os.path.join(cache, state_of(entry, salt))
     if os.path.exists(mark):
         return entry["file"], ""
+    if time.monotonic() > end:
+        return entry["file"], None
     run = subprocess.run(["clang-tidy", "-p", build, "--quiet", entry["file"]], capture_output=True, text=True)
     if run.returncode == 0 and "Error parsing" not in run.stderr:
         open(mark, "w").close()
@@ -60,6 +64,7 @@ def main():
     parser.add_argument("build")
     parser.add_argument("prefixes", nargs="*")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=float("inf"))
     args = parser.parse_args()
     with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as f:
         entries = {e["file"]: e for e in json.load(f)}  # one entry a file
@@ -69,17 +74,22 @@ def main():
     if not chosen:
         print("tidy.py: no source to look at", file=sys.stderr)
         return 2
-    cache = os.path.join(args.build, "tidy-cache")
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "millrace-tidy")
+    end = time.monotonic() + 60 * args.minutes
     os.makedirs(cache, exist_ok=True)
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
     salt = version + read(os.path.join(ROOT, ".clang-tidy"))
-    failed = 0
+    failed = unreached = 0
     with ThreadPoolExecutor(args.jobs) as pool:
-        for path, findings in pool.map(lambda e: tidy(e, args.build, cache, salt), chosen):
-            if findings:
+        for path, findings in pool.map(lambda e: tidy(e, args.build, cache, salt, end), chosen):
+            if findings is None:
+                unreached += 1
+            elif findings:
                 failed += 1
                 print(f"== {os.path.relpath(path, ROOT)}\n{findings}", flush=True)
-    print(f"{len(chosen) - failed} passed, {failed} failed")
+    if unreached:
+        print(f"{unreached} of {len(chosen)} sources were not reached in {args.minutes:g} minutes")
+    print(f"{len(chosen) - failed - unreached} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -11,10 +11,6 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
-  return {s.data(), s.size()};
-}
-
 StatusOr<int64_t> parse_trainer_count(const std::string& trainers) {
   int64_t count = 0;
   if (llvm::StringRef(trainers).getAsInteger(10, count) || count < 1) {
