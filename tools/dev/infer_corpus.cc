@@ -1,9 +1,8 @@
-// Runs schema checks and shape inference over many program files and sums up what does not fit,
+// Runs the verifier and shape inference over many program files and sums up what does not fit,
 // per op type. For people who write op schemas: valid programs must give no line under "unknown",
-// "schema" and "errors", and every line under "mismatches" needs an explanation.
+// "verifier" and "errors", and every line under "mismatches" needs an explanation.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +26,7 @@
 #include "ops/grad.h"
 #include "ops/infer_shapes.h"
 #include "ops/registry.h"
+#include "ops/verify.h"
 
 namespace {
 
@@ -78,13 +78,13 @@ struct Report {
   explicit Report(size_t examples)
       : unreadable(examples),
         unknown(examples),
-        schema(examples),
+        rules(examples),
         errors(examples),
         mismatches(examples),
         types(examples) {}
   Findings unreadable;
   Findings unknown;
-  Findings schema;
+  Findings rules;
   Findings errors;
   Findings mismatches;
   Findings types;
@@ -118,82 +118,19 @@ std::string place(const std::string& file, Location where) {
   return where.to_string();
 }
 
-// ---- schema
+// ---- rules of programs and schemas
 
-size_t present(const Op& op, const Slot& slot) {
-  return static_cast<size_t>(llvm::count_if(
-      slot.args, [&](const Arg& arg) { return op.name_of(arg.name) != names::kEmpty; }));
-}
-
-void check_slots(const Op& op, const ops::OpDef& def, bool outputs, const std::string& where,
-                 Findings& out) {
-  const char* const side = outputs ? "output" : "input";
-  for (const Slot& slot : outputs ? op.outputs() : op.inputs()) {
-    const llvm::StringRef name = op.name_of(slot.name);
-    const ops::SlotDef* const known = outputs ? def.find_output(name) : def.find_input(name);
-    if (known == nullptr) {
-      if (!def.has_open_slots() && present(op, slot) > 0)
-        out.add(fmt::format("{}: unknown {} {}", op.type().str(), side, name.str()), where);
-      continue;
-    }
-    for (const Arg& arg : slot.args) {
-      const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
-      if (var != nullptr && (known->kinds & ops::mask_of(var->kind())) == 0) {
-        out.add(fmt::format("{}: {} {} is of kind {}", op.type().str(), side, name.str(),
-                            var_kind_name(var->kind())),
-                where);
-      }
-    }
-  }
-  for (const ops::SlotDef& slot : outputs ? def.outputs() : def.inputs()) {
-    const Slot* const own = outputs ? op.find_output(slot.name) : op.find_input(slot.name);
-    const size_t count = own == nullptr ? 0 : present(op, *own);
-    const bool missing =
-        count == 0 && (slot.arity == ops::Arity::kOne || slot.arity == ops::Arity::kMany);
-    const bool many =
-        count > 1 && (slot.arity == ops::Arity::kOne || slot.arity == ops::Arity::kOptional);
-    if ((missing && !slot.intermediate) || many) {
-      out.add(fmt::format("{}: {} {} has {} vars", op.type().str(), side, slot.name.str(), count),
-              where);
-    }
-  }
-}
-
-std::vector<double> numbers_of(const AttrValue& value) {
-  if (const auto list = convert_attr(value, AttrKind::kLongs)) {
-    const auto longs = attr_cast<std::vector<int64_t>>(*list);
-    return {longs.begin(), longs.end()};
-  }
-  if (const auto list = convert_attr(value, AttrKind::kFloat64s))
-    return attr_cast<std::vector<double>>(*list);
-  if (const auto one = convert_attr(value, AttrKind::kFloat64)) return {attr_cast<double>(*one)};
-  return {};
-}
-
-void check_attrs(const Op& op, const ops::OpDef& def, const std::string& where, Findings& out) {
-  for (const ops::AttrDef& attr : def.attrs()) {
-    const std::string name = op.type().str() + ": attribute " + attr.name.str();
-    const AttrValue* const value = op.find_attr(attr.name);
-    if (value == nullptr) {
-      if (!attr.fallback) out.add(name + " is missing", where);
-      continue;
-    }
-    if (!attr_kind_converts(value->kind(), attr.kind)) {
-      out.add(fmt::format("{} is of kind {}, schema {}", name, attr_kind_name(value->kind()),
-                          attr_kind_name(attr.kind)),
-              where);
-      continue;
-    }
-    if (attr.kind == AttrKind::kBlock || attr.kind == AttrKind::kBlocks) continue;
-    for (const double number : numbers_of(*value)) {
-      if (number < attr.min || number > attr.max)
-        out.add(fmt::format("{} is {}, range [{}, {}]", name, number, attr.min, attr.max), where);
-    }
-    if (attr.kind == AttrKind::kString && !attr.choices.empty()) {
-      const auto text = attr_cast<std::string>(*convert_attr(*value, AttrKind::kString));
-      if (!llvm::is_contained(attr.choices, text))
-        out.add(fmt::format("{} is '{}'", name, text), where);
-    }
+// Errors of the verifier, without unknown types and failed inference, which have their own lists.
+void check_rules(const ops::OpRegistry& registry, const Program& program, const Options& options,
+                 const std::string& file, Findings& out) {
+  ops::VerifyOptions rules;
+  rules.check_shapes = false;
+  for (const Finding& finding : ops::verify_program(registry, program, rules)) {
+    const Location& where = finding.status.location();
+    if (finding.severity != Severity::kError || finding.rule == "op-type") continue;
+    if (!options.wants(where.op_type)) continue;
+    out.add(fmt::format("{}: {}", finding.rule, where.op_type),
+            place(file, where) + ": " + finding.status.message());
   }
 }
 
@@ -285,12 +222,10 @@ void check_file(const ops::OpRegistry& registry, const Options& options, const s
         report.unknown.add(type, where);
         continue;
       }
-      check_slots(op, *def, false, where, report.schema);
-      check_slots(op, *def, true, where, report.schema);
-      check_attrs(op, *def, where, report.schema);
       if (options.grads) print_grads(registry, op, where);
     }
   }
+  check_rules(registry, *program.value(), options, file, report.rules);
   std::vector<Status> errors;
   const auto mismatches = ops::check_shapes(registry, *program.value(), errors);
   for (const Status& error : errors) {
@@ -332,7 +267,7 @@ int main(int argc, char** argv) {
   fmt::print("{} programs, {} ops\n", report.programs, report.ops);
   report.unreadable.print("not readable as programs");
   report.unknown.print("unknown op types");
-  report.schema.print("schema");
+  report.rules.print("verifier");
   report.errors.print("errors");
   report.mismatches.print("mismatches");
   report.types.print("element types and LoD levels");
