@@ -109,7 +109,8 @@ void Program::copy_blocks(const Program& from, bool same_ids) {
       Var& added = target.add_declaration(var.name(), var.spec());
       Block::set_wire(added, var.wire());
     }
-    for (const Op& op : block.ops()) Block::set_wire(target.clone_with(nullptr, op, same_ids), op.wire());
+    for (const Op& op : block.ops())
+      Block::set_wire(target.clone_with(nullptr, op, same_ids), op.wire());
   }
   has_version_ = from.has_version_;
   version_ = from.version_;
@@ -121,7 +122,8 @@ void Program::copy_blocks(const Program& from, bool same_ids) {
 
 std::unique_ptr<Program> Program::clone() const {
   auto copy = std::make_unique<Program>();
-  for (size_t i = 0; i < names_.size(); ++i) copy->names_.intern(names_.str(static_cast<NameId>(i)));
+  for (size_t i = 0; i < names_.size(); ++i)
+    copy->names_.intern(names_.str(static_cast<NameId>(i)));
   copy->copy_blocks(*this, true);
   copy->pristine_ = pristine_;
   return copy;

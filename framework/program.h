@@ -64,7 +64,8 @@ class Program {
   /// Deep copy. Name ids stay the same, and so does the pristine state.
   [[nodiscard]] std::unique_ptr<Program> clone() const;
 
-  /// Replaces everything by a deep copy of another program. Ops, vars and blocks of this one are gone.
+  /// Replaces everything by a deep copy of another program. Ops, vars and blocks of this one are
+  /// gone.
   void replace_with(const Program& other);
 
   /// Bytes the program was read from while nothing has been edited since; null otherwise.

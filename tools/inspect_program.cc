@@ -66,8 +66,8 @@ StatusOr<bool> select(Program& program, const InspectFlags& flags) {
   for (Block& block : program.blocks()) {
     const bool whole = flags.block >= 0 && block.index() != flags.block;
     for (Op* const op : block.op_vector()) {
-      const bool listed = std::find(flags.ops.begin(), flags.ops.end(), op->type().str()) !=
-                          flags.ops.end();
+      const bool listed =
+          std::find(flags.ops.begin(), flags.ops.end(), op->type().str()) != flags.ops.end();
       if (whole || (!flags.ops.empty() && !listed)) block.erase(*op);
     }
     std::vector<Var*> unwanted;
@@ -129,9 +129,8 @@ std::string render(const Program& program, const InspectFlags& flags, bool is_pa
   if (format == "dot") return dot_view(program);
   if (format == "svg") return svg_view(program);
   if (format == "html") return html_view(program, flags.program);
-  return print_program(program, {.attrs = !flags.no_attrs,
-                                 .callstack = !flags.no_callstack,
-                                 .is_part = is_part});
+  return print_program(
+      program, {.attrs = !flags.no_attrs, .callstack = !flags.no_callstack, .is_part = is_part});
 }
 
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {

@@ -1,7 +1,6 @@
 // Graphviz form of a program.
 
 #include <fmt/format.h>
-
 #include <llvm/ADT/DenseMap.h>
 
 #include "framework/base/text.h"
@@ -27,12 +26,12 @@ void append_cluster(std::string& out, const Block& block) {
   const BlockGraph graph = block_graph(block, true);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const BlockGraph::Node& node = graph.nodes[n];
-    const char* const shape = node.op >= 0   ? "shape=box, style=filled, fillcolor=\"#dbe7fb\""
-                              : node.stored  ? "shape=ellipse, style=filled, fillcolor=\"#f4e3c1\""
-                                             : "shape=ellipse";
+    const char* const shape = node.op >= 0  ? "shape=box, style=filled, fillcolor=\"#dbe7fb\""
+                              : node.stored ? "shape=ellipse, style=filled, fillcolor=\"#f4e3c1\""
+                                            : "shape=ellipse";
     const std::string tip = node.op >= 0 ? fmt::format(", tooltip=\"op {}\"", node.op) : "";
-    out += fmt::format("    b{}_{} [label={}, {}{}];\n", index, n, dot_string(node.label), shape,
-                       tip);
+    out +=
+        fmt::format("    b{}_{} [label={}, {}{}];\n", index, n, dot_string(node.label), shape, tip);
   }
   for (const BlockGraph::Edge& edge : graph.edges) {
     // A var from outside is labelled already.

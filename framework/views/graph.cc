@@ -133,9 +133,8 @@ void lay_out(BlockGraph& graph) {
   // Edges lead from earlier nodes to later ones, so one pass in order finds the longest paths.
   std::vector<size_t> order(graph.edges.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return graph.edges[a].to < graph.edges[b].to;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return graph.edges[a].to < graph.edges[b].to; });
   for (const size_t e : order) {
     const BlockGraph::Edge& edge = graph.edges[e];
     BlockGraph::Node& to = graph.nodes[edge.to];

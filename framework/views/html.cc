@@ -92,10 +92,11 @@ std::string attrs_cell(const Op& op) {
 }
 
 void append_op_table(std::string& out, const Block& block) {
-  out += fmt::format("<details open><summary>{} ops</summary>\n<div class=\"scroll\"><table><thead>"
-                     "<tr><th>#</th><th>type</th><th>inputs</th><th>outputs</th><th>attributes</th>"
-                     "</tr></thead><tbody>\n",
-                     block.op_count());
+  out += fmt::format(
+      "<details open><summary>{} ops</summary>\n<div class=\"scroll\"><table><thead>"
+      "<tr><th>#</th><th>type</th><th>inputs</th><th>outputs</th><th>attributes</th>"
+      "</tr></thead><tbody>\n",
+      block.op_count());
   int64_t index = 0;
   for (const Op& op : block.ops()) {
     out += fmt::format(
@@ -109,10 +110,11 @@ void append_op_table(std::string& out, const Block& block) {
 }
 
 void append_var_table(std::string& out, const Block& block) {
-  out += fmt::format("<details><summary>{} vars</summary>\n<div class=\"scroll\"><table><thead><tr>"
-                     "<th>name</th><th>type</th><th>facts</th><th>written by</th><th>read by</th>"
-                     "</tr></thead><tbody>\n",
-                     block.var_count());
+  out += fmt::format(
+      "<details><summary>{} vars</summary>\n<div class=\"scroll\"><table><thead><tr>"
+      "<th>name</th><th>type</th><th>facts</th><th>written by</th><th>read by</th>"
+      "</tr></thead><tbody>\n",
+      block.var_count());
   for (const Var& var : block.vars()) {
     std::string facts;
     if (var.is_parameter()) facts += "parameter ";
@@ -128,9 +130,10 @@ void append_var_table(std::string& out, const Block& block) {
 }
 
 void append_parameters(std::string& out, const Program& program) {
-  out += "<section><h2>Parameters and other stored vars</h2><div class=\"scroll\"><table><thead>"
-         "<tr><th>block</th><th>name</th><th>type</th><th>elements</th><th>bytes</th></tr></thead>"
-         "<tbody>\n";
+  out +=
+      "<section><h2>Parameters and other stored vars</h2><div class=\"scroll\"><table><thead>"
+      "<tr><th>block</th><th>name</th><th>type</th><th>elements</th><th>bytes</th></tr></thead>"
+      "<tbody>\n";
   for (const Block& block : program.blocks()) {
     for (const Var& var : block.vars()) {
       if (!is_stored(var)) continue;
@@ -154,9 +157,10 @@ void append_block_section(std::string& out, const Block& block) {
   if (block.op_count() > kLargestPicture) {
     out += fmt::format("<p>No picture above {} ops.</p>\n", kLargestPicture);
   } else if (block.op_count() > 0) {
-    out += fmt::format("<details open><summary>picture</summary><div class=\"scroll\">{}</div>"
-                       "</details>\n",
-                       svg_of_block(block));
+    out += fmt::format(
+        "<details open><summary>picture</summary><div class=\"scroll\">{}</div>"
+        "</details>\n",
+        svg_of_block(block));
   }
   append_op_table(out, block);
   append_var_table(out, block);
@@ -176,8 +180,9 @@ std::string html_view(const Program& program, const std::string& file) {
   fact("ops", std::to_string(sizes.ops));
   fact("vars", std::to_string(sizes.vars));
   fact("stored", fmt::format("{} ({})", sizes.parameters, bytes_text(sizes.parameter_bytes)));
-  body += "</div>\n<input id=\"search\" type=\"search\" placeholder=\"Search ops, vars, attributes\" "
-          "aria-label=\"Search ops, vars, attributes\"><span id=\"count\"></span></header>\n<main>\n";
+  body +=
+      "</div>\n<input id=\"search\" type=\"search\" placeholder=\"Search ops, vars, attributes\" "
+      "aria-label=\"Search ops, vars, attributes\"><span id=\"count\"></span></header>\n<main>\n";
   body += "<section><h2>Op types</h2><div class=\"chips\">";
   for (const auto& [type, count] : sizes.op_types)
     body += fmt::format("<span>{} <b>{}</b></span>", html_escaped(type), count);

@@ -112,8 +112,7 @@ void json_op(JsonWriter& out, const Op& op, int64_t index, const JsonOptions& op
 
 }  // namespace
 
-std::string json_view(const Program& program, const std::string& file,
-                      const JsonOptions& options) {
+std::string json_view(const Program& program, const std::string& file, const JsonOptions& options) {
   const ProgramSummary sizes = summarize(program);
   JsonWriter out;
   out.begin_object();

@@ -14,10 +14,10 @@ struct ProgramSummary {
   size_t blocks = 0;
   size_t ops = 0;
   size_t vars = 0;
-  size_t parameters = 0;           ///< persistable tensors, see is_stored()
-  uint64_t parameter_elements = 0; ///< saturates
-  uint64_t parameter_bytes = 0;    ///< saturates
-  std::string version;             ///< "1.6.1"; empty without a version
+  size_t parameters = 0;            ///< persistable tensors, see is_stored()
+  uint64_t parameter_elements = 0;  ///< saturates
+  uint64_t parameter_bytes = 0;     ///< saturates
+  std::string version;              ///< "1.6.1"; empty without a version
   /// Op types with their counts, most frequent first, then by name.
   std::vector<std::pair<std::string, size_t>> op_types;
 };

@@ -54,8 +54,7 @@ TEST(Graph, LayersFollowTheDataFlow) {
     for (size_t j = i + 1; j < graph.nodes.size(); ++j) {
       const BlockGraph::Node& a = graph.nodes[i];
       const BlockGraph::Node& b = graph.nodes[j];
-      const bool apart = a.layer != b.layer ||
-                         std::abs(a.x - b.x) >= (a.width + b.width) / 2;
+      const bool apart = a.layer != b.layer || std::abs(a.x - b.x) >= (a.width + b.width) / 2;
       EXPECT_TRUE(apart) << i << " and " << j << " overlap";
     }
   }
@@ -85,7 +84,8 @@ TEST(Views, EscapeNames) {
 }
 
 TEST(Views, LeaveOutAttributesWhereAsked) {
-  EXPECT_THAT(json_view(*program(kNet), "f"), HasSubstr(R"("name": "k", "kind": "int", "value": 1)"));
+  EXPECT_THAT(json_view(*program(kNet), "f"),
+              HasSubstr(R"("name": "k", "kind": "int", "value": 1)"));
   EXPECT_THAT(json_view(*program(kNet), "f", {.attrs = false, .callstack = true}),
               Not(HasSubstr("attrs")));
 }

@@ -1,8 +1,5 @@
 // inspect-program and diff-program as processes: streams, exit codes and files.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +8,8 @@
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace millrace::tools {
 namespace {
