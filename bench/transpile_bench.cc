@@ -36,6 +36,7 @@ struct Options {
   int trainers = 2;
   int runs = 5;
   bool check = false;
+  std::vector<std::string> save;
 };
 
 struct Times {
@@ -136,6 +137,10 @@ long peak_rss_mib() {
 
 Status run(const Options& options) {
   MILLRACE_ASSIGN_OR_RETURN(const Inputs in, inputs(options));
+  if (options.save.size() == 2) {
+    MILLRACE_RETURN_IF_ERROR(write_file_atomically(options.save[0], *in.main, Replace::kYes));
+    return write_file_atomically(options.save[1], *in.startup, Replace::kYes);
+  }
   const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
   const std::string name =
       options.generate > 0 ? fmt::format("fc_{}", options.generate) : options.main_path;
@@ -175,6 +180,8 @@ int main(int argc, char** argv) {
       ->delimiter(',');
   app.add_option("--trainers", options.trainers);
   app.add_option("--runs", options.runs);
+  app.add_option("--save", options.save, "write the generated main and startup program and stop")
+      ->expected(2);
   app.add_flag("--check", options.check, "verify what is written; for tests");
   CLI11_PARSE(app, argc, argv);
   const Status status = run(options);
