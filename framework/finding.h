@@ -29,8 +29,10 @@ class FindingList {
   /// \param limit  number of findings kept; further ones are only counted
   explicit FindingList(size_t limit) : limit_(limit) {}
 
-  void error(std::string_view rule, Status status) { add(Severity::kError, rule, status); }
-  void warning(std::string_view rule, Status status) { add(Severity::kWarning, rule, status); }
+  void error(std::string_view rule, const Status& status) { add(Severity::kError, rule, status); }
+  void warning(std::string_view rule, const Status& status) {
+    add(Severity::kWarning, rule, status);
+  }
   void add(Severity severity, std::string_view rule, Status status);
 
   /// Errors so far, those beyond the limit included.

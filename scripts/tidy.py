@@ -65,7 +65,7 @@ def main():
     parser.add_argument("prefixes", nargs="*")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     with open(os.path.join(args.build, "compile_commands.json"), encoding="utf-8") as f:
         entries = {e["file"]: e for e in json.load(f)}  # one entry a file
     wanted = tuple(os.path.join(ROOT, p) for p in args.prefixes) or (ROOT + "/",)
