@@ -22,21 +22,34 @@ namespace {
 namespace tp = millrace::transpiler;
 namespace fs = std::filesystem;
 
-// Writes the programs of a job below the output folder.
+// One file of the output folder, ready to be written.
+struct OutFile {
+  std::string role;
+  std::string name;
+  std::string bytes;
+};
+using OutFiles = std::vector<OutFile>;
+
+// Turns programs into files and writes them below the output folder.
 class RoleWriter {
  public:
   RoleWriter(Tool& tool, const TranspileOptions& options, const ops::OpRegistry& registry)
       : tool_(tool), options_(options), registry_(registry) {}
 
-  Status write_roles(const std::string& role, tp::RolePrograms roles) const {
-    MILLRACE_RETURN_IF_ERROR(write_program(role, "__model__", *roles.main));
-    return write_program(role, "__startup__", *roles.startup);
-  }
-
-  Status write_program(const std::string& role, const std::string& name, Program& program) const {
+  // Verifies and serializes a program; what it appends outlives the program.
+  Status add_program(OutFiles& files, const std::string& role, const std::string& name,
+                     Program& program) const {
     if (options_.strip_debug) strip_debug(program);
     if (options_.verify) MILLRACE_RETURN_IF_ERROR(verify_output(program, role + "/" + name));
-    return write_text(role, name, serialize(program, options_.format == "text"));
+    files.push_back({role, name, serialize(program, options_.format == "text")});
+    return Ok();
+  }
+
+  Status write_all(const OutFiles& files) const {
+    for (const OutFile& file : files) {
+      MILLRACE_RETURN_IF_ERROR(write_text(file.role, file.name, file.bytes));
+    }
+    return Ok();
   }
 
   Status write_text(const std::string& role, const std::string& name,
@@ -78,15 +91,15 @@ StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options, 
 }
 
 // Save and load programs of section 13, beside the programs of the roles that run them.
-Status write_io_programs(const RoleWriter& writer, const TranspileOptions& options,
-                         const std::string& trainer_folder, const Program& trainer,
-                         const tp::Transpilation& job) {
+Status add_io_programs(const RoleWriter& writer, const TranspileOptions& options, OutFiles& files,
+                       const std::string& trainer_folder, const Program& trainer,
+                       const tp::Transpilation& job) {
   MILLRACE_ASSIGN_OR_RETURN(
       tp::SavePrograms save,
       tp::make_save_programs(trainer, job.overview(), job.properties(), options.io_programs));
   for (size_t i = 0; i < save.remote.size(); ++i) {
     MILLRACE_RETURN_IF_ERROR(
-        writer.write_program(trainer_folder, "io_save" + std::to_string(i), *save.remote[i]));
+        writer.add_program(files, trainer_folder, "io_save" + std::to_string(i), *save.remote[i]));
   }
   for (size_t i = 0; i < job.server_count(); ++i) {
     tp::ProgramProperties at_server = job.properties();
@@ -95,7 +108,7 @@ Status write_io_programs(const RoleWriter& writer, const TranspileOptions& optio
         const std::unique_ptr<Program> load,
         tp::make_load_program(job.overview(), at_server, options.io_programs));
     MILLRACE_RETURN_IF_ERROR(
-        writer.write_program("pserver_" + std::to_string(i), "io_load", *load));
+        writer.add_program(files, "pserver_" + std::to_string(i), "io_load", *load));
   }
   return Ok();
 }
@@ -195,33 +208,31 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const tp::Transpilation& first = *jobs[0];
   const size_t servers = first.server_count();
 
-  // Everything is built before the first file is written.
-  std::vector<tp::RolePrograms> roles(jobs.size() + servers);
-  MILLRACE_RETURN_IF_ERROR(
-      parallel_for(roles.size(), tool.common().threads, [&](size_t i) -> Status {
-        if (i < jobs.size()) {
-          MILLRACE_ASSIGN_OR_RETURN(roles[i], jobs[i]->trainer());
-        } else {
-          MILLRACE_ASSIGN_OR_RETURN(roles[i], first.pserver(i - jobs.size()));
-        }
-        return Ok();
-      }));
+  // Every program is built and serialized before the first file is written; only the bytes of a
+  // role stay in memory.
   const RoleWriter writer(tool, options, *in.registry);
-  const auto folder = [&](size_t i) {
-    return i < jobs.size() ? "trainer_" + std::to_string(trainers[i])
-                           : "pserver_" + std::to_string(i - jobs.size());
-  };
-  if (!options.io_programs.empty()) {
-    MILLRACE_RETURN_IF_ERROR(write_io_programs(writer, options, folder(0), *roles[0].main, first));
-  }
-  MILLRACE_RETURN_IF_ERROR(parallel_for(roles.size(), tool.common().threads, [&](size_t i) {
-    return writer.write_roles(folder(i), std::move(roles[i]));
-  }));
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    for (const auto& [name, program] : jobs[i]->trainer_extras()) {
-      MILLRACE_RETURN_IF_ERROR(writer.write_program(folder(i), name, *program));
+  std::vector<OutFiles> files(jobs.size() + servers);
+  const auto build = [&](size_t i) -> Status {
+    const bool is_trainer = i < jobs.size();
+    const std::string folder = is_trainer ? "trainer_" + std::to_string(trainers[i])
+                                          : "pserver_" + std::to_string(i - jobs.size());
+    MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms roles,
+                              is_trainer ? jobs[i]->trainer() : first.pserver(i - jobs.size()));
+    if (i == 0 && !options.io_programs.empty()) {
+      MILLRACE_RETURN_IF_ERROR(
+          add_io_programs(writer, options, files[i], folder, *roles.main, first));
     }
-  }
+    MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, "__model__", *roles.main));
+    MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, "__startup__", *roles.startup));
+    if (!is_trainer) return Ok();
+    for (const auto& [name, program] : jobs[i]->trainer_extras()) {
+      MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, name, *program));
+    }
+    return Ok();
+  };
+  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), tool.common().threads, build));
+  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), tool.common().threads,
+                                        [&](size_t i) { return writer.write_all(files[i]); }));
   MILLRACE_RETURN_IF_ERROR(
       writer.write_text("", "slices.json", tp::slices_json(first.properties(), first.overview())));
   MILLRACE_RETURN_IF_ERROR(write_report(tool, options, writer, first));
