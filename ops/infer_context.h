@@ -10,9 +10,11 @@
 
 #include "framework/base/status.h"
 #include "framework/op.h"
+#include "framework/tensor/lod.h"
 #include "framework/types.h"
 #include "framework/var.h"
 #include "ops/op_def.h"
+#include "ops/read_attr.h"
 
 namespace millrace::ops {
 
@@ -25,6 +27,9 @@ struct VarMeta {
   int32_t lod_level = 0;
   /// False if not even the rank is known.
   bool has_shape = true;
+  /// Offsets of the var, known at run time only. Copying the meta of an input to an output hands
+  /// them on.
+  Lod lod;
 
   [[nodiscard]] size_t rank() const { return dims.size(); }
 };
@@ -62,17 +67,7 @@ class InferContext {
   /// the schema.
   template <typename T>
   [[nodiscard]] T attr(llvm::StringRef name) const {
-    const AttrValue* const own = op_.find_attr(name);
-    if (own != nullptr) {
-      if (const auto converted = convert_attr(*own, AttrTraits<T>::kKind))
-        return attr_cast<T>(*converted);
-    }
-    const AttrDef* const def = def_.find_attr(name);
-    if (def != nullptr && def->fallback) {
-      if (const auto converted = convert_attr(*def->fallback, AttrTraits<T>::kKind))
-        return attr_cast<T>(*converted);
-    }
-    return T{};
+    return read_attr<T>(def_, op_, name);
   }
   /// Attribute "dtype"-like: an INT that holds a VarType number.
   [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {

@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build pkg-config ccache git ca-certificates python3
   libprotobuf-dev protobuf-compiler
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
+  libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev
   libgtest-dev libgmock-dev llvm-16-tools
 )

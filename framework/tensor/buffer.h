@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "framework/base/status.h"
+
+namespace millrace {
+
+/// Alignment of every tensor's first byte: one cache line, and the widest vector register.
+inline constexpr size_t kBufferAlignment = 64;
+
+/// A piece of memory that tensors share.
+///
+/// Thread-safety: the bytes are the business of their users.
+class Buffer {
+ public:
+  /// Uninitialised bytes; 0 is allowed. Errors: kResource with the number of bytes.
+  static StatusOr<std::shared_ptr<Buffer>> allocate(size_t bytes);
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer();
+
+  [[nodiscard]] std::byte* data() const { return data_; }
+  [[nodiscard]] size_t size() const { return size_; }
+
+ private:
+  Buffer(std::byte* data, size_t size) : data_(data), size_(size) {}
+
+  std::byte* data_;
+  size_t size_;
+};
+
+}  // namespace millrace

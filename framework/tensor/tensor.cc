@@ -1,0 +1,100 @@
+#include "framework/tensor/tensor.h"
+
+#include <cstring>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace millrace {
+
+StatusOr<Tensor> Tensor::create(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  Tensor tensor;
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(dtype, dims));
+  return tensor;
+}
+
+Status Tensor::resize(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  int64_t numel = 1;
+  int64_t bytes = dtype_size(dtype);
+  for (const int64_t dim : dims) {
+    if (dim < 0 || __builtin_mul_overflow(numel, dim, &numel) ||
+        (dim != 0 && __builtin_mul_overflow(bytes, dim, &bytes))) {
+      return {StatusCode::kInvalidArgument,
+              fmt::format("no tensor has the dims [{}]", fmt::join(dims, ", "))};
+    }
+  }
+  if (numel == 0) bytes = 0;
+  if (data_ == nullptr || static_cast<size_t>(bytes) > capacity_ || owner_.use_count() > 1) {
+    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
+                              Buffer::allocate(static_cast<size_t>(bytes)));
+    data_ = buffer->data();
+    capacity_ = buffer->size();
+    owner_ = std::move(buffer);
+  }
+  dtype_ = dtype;
+  if (dims.data() != dims_.data()) dims_.assign(dims.begin(), dims.end());
+  numel_ = numel;
+  return Ok();
+}
+
+void Tensor::set_dims(llvm::ArrayRef<int64_t> dims) {
+  const Dims copy(dims.begin(), dims.end());
+  dims_ = copy;
+}
+
+Tensor Tensor::share() const {
+  Tensor view;
+  view.dims_ = dims_;
+  view.numel_ = numel_;
+  view.data_ = data_;
+  view.capacity_ = capacity_;
+  view.owner_ = owner_;
+  view.lod_ = lod_;
+  view.dtype_ = dtype_;
+  return view;
+}
+
+Tensor Tensor::share_rows(int64_t begin, int64_t end) const {
+  Tensor view = share();
+  const int64_t row = dims_[0] == 0 ? 0 : numel_ / dims_[0];
+  const int64_t skipped = begin * row * dtype_size(dtype_);
+  view.dims_[0] = end - begin;
+  view.numel_ = (end - begin) * row;
+  view.data_ += skipped;
+  view.capacity_ -= static_cast<size_t>(skipped);
+  view.lod_ = Lod();
+  return view;
+}
+
+StatusOr<Tensor> Tensor::clone() const {
+  Tensor copy;
+  if (initialized()) MILLRACE_RETURN_IF_ERROR(copy.copy_from(*this));
+  return copy;
+}
+
+Status Tensor::copy_from(const Tensor& other) {
+  if (&other == this) return Ok();
+  MILLRACE_RETURN_IF_ERROR(resize(other.dtype_, other.dims_));
+  if (other.bytes() > 0 && data_ != other.data_)
+    std::memcpy(data_, other.data_, static_cast<size_t>(other.bytes()));
+  lod_ = other.lod_;
+  return Ok();
+}
+
+void Tensor::bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity) {
+  owner_ = std::move(owner);
+  data_ = data;
+  capacity_ = capacity;
+}
+
+void Tensor::reset() {
+  *this = Tensor();
+}
+
+std::string describe(const Tensor& tensor) {
+  if (!tensor.initialized()) return "a tensor without data";
+  return fmt::format("{} [{}]", dtype_name(tensor.dtype()), fmt::join(tensor.dims(), ", "));
+}
+
+}  // namespace millrace

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "framework/tensor/tensor.h"
+#include "framework/types.h"
+
+namespace millrace {
+
+class Scope;
+
+/// Some rows of a [height, ...] tensor: value row i belongs to row rows[i]. A row may occur more
+/// than once; its values then add up.
+struct SelectedRows {
+  std::vector<int64_t> rows;
+  int64_t height = 0;
+  Tensor value;  ///< dim 0 is rows.size()
+};
+
+/// LOD_TENSOR_ARRAY: grows on write; elements that were never written are not initialized.
+using TensorArray = std::vector<Tensor>;
+
+/// LOD_RANK_TABLE: sequences of a LoD level by falling length, ties in order.
+struct RankTable {
+  struct Item {
+    int64_t index = 0;   ///< of the sequence in its level
+    int64_t length = 0;  ///< in entries of the next level
+  };
+  Lod coarse_lod;  ///< levels above the ranked one
+  std::vector<Item> items;
+};
+
+/// STEP_SCOPES: the scopes that the runs of a sub-block left for its gradient.
+using StepScopes = std::vector<std::shared_ptr<Scope>>;
+
+/// STRINGS and feed and fetch lists.
+using Strings = std::vector<std::string>;
+
+/// What a var holds at run time; nothing until something sets it. Movable only.
+class Value {
+ public:
+  Value() = default;
+  Value(Value&&) noexcept = default;
+  Value& operator=(Value&&) noexcept = default;
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+  ~Value();
+
+  template <typename T>
+  [[nodiscard]] bool holds() const {
+    return std::holds_alternative<T>(payload_);
+  }
+  /// The content as T; null if it is something else.
+  template <typename T>
+  [[nodiscard]] T* get_if() {
+    return std::get_if<T>(&payload_);
+  }
+  template <typename T>
+  [[nodiscard]] const T* get_if() const {
+    return std::get_if<T>(&payload_);
+  }
+  /// The content as T, which it is replaced by (empty) if it is something else.
+  template <typename T>
+  [[nodiscard]] T& as() {
+    if (T* const held = std::get_if<T>(&payload_)) return *held;
+    return payload_.emplace<T>();
+  }
+  /// True if there is content to read: a tensor with memory, or anything else but nothing.
+  [[nodiscard]] bool initialized() const;
+  /// Kind of the content; kRaw for nothing.
+  [[nodiscard]] VarKind kind() const;
+  void clear();
+
+ private:
+  std::variant<std::monostate, Tensor, SelectedRows, TensorArray, RankTable, StepScopes, Strings>
+      payload_;
+};
+
+/// A deep copy. Step scopes are not copied: kInternal.
+StatusOr<Value> clone(const Value& value);
+
+/// "f32 [2, 3]", "selected rows ...", for messages.
+std::string describe(const Value& value);
+
+}  // namespace millrace

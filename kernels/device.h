@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+
+#include "framework/base/status.h"
+
+namespace millrace::kernels {
+
+/// The processor that kernels of one executor run on: a share of its threads, a source of random
+/// numbers, scratch memory, and the state of libraries.
+///
+/// Executors own their devices; nothing is shared between two of them. Thread-safety: one run at a
+/// time.
+class CpuDevice {
+ public:
+  /// \param threads  threads a kernel may use, the caller's included; >= 1
+  /// \param seed     start of the random numbers of ops whose own seed is 0
+  explicit CpuDevice(int threads = 1, uint64_t seed = 0);
+  CpuDevice(const CpuDevice&) = delete;
+  CpuDevice& operator=(const CpuDevice&) = delete;
+  ~CpuDevice();
+
+  [[nodiscard]] int threads() const { return threads_; }
+
+  /// Calls body(begin, end) for ranges that cover [0, count) once. Ranges are cut by count, grain
+  /// and threads alone, so results do not depend on timing. Runs inline if there is one thread or
+  /// count <= grain.
+  /// \param grain  items below which a range is not worth a hand-over, >= 1
+  void parallel_for(int64_t count, int64_t grain,
+                    llvm::function_ref<void(int64_t begin, int64_t end)> body);
+
+  /// A seed for an op whose seed attribute is 0; another one at each call.
+  uint64_t next_seed();
+
+  /// Memory for the time of one kernel call, 64-byte aligned, not initialised; the next call with
+  /// the same slot ends its life. Errors: kResource.
+  /// \param slot  0 to 3, for kernels that need several pieces at once
+  StatusOr<std::byte*> scratch(size_t bytes, int slot = 0);
+
+  /// State that a library keeps per device (oneDNN's engine and stream), made at first use.
+  template <typename T>
+  T& library() {
+    static constexpr char kKey = 0;
+    std::shared_ptr<void>& state = library_state(&kKey);
+    if (state == nullptr) state = std::make_shared<T>();
+    return *static_cast<T*>(state.get());
+  }
+
+ private:
+  struct Parts;
+  std::shared_ptr<void>& library_state(const void* key);
+
+  int threads_;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::kernels

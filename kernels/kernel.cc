@@ -1,0 +1,49 @@
+#include "kernels/kernel.h"
+
+#include "framework/names.h"
+#include "framework/program.h"
+
+namespace millrace::kernels {
+namespace {
+
+ArgRange find_range(const Op& op, llvm::ArrayRef<Slot> slots, llvm::StringRef name) {
+  int32_t begin = 0;
+  for (const Slot& slot : slots) {
+    const auto count = static_cast<int32_t>(slot.args.size());
+    if (op.name_of(slot.name) == name) return {begin, count};
+    begin += count;
+  }
+  return {};
+}
+
+ArgIndex find_arg(const Op& op, llvm::ArrayRef<Slot> slots, llvm::StringRef name, size_t k) {
+  int32_t begin = 0;
+  for (const Slot& slot : slots) {
+    if (op.name_of(slot.name) == name) {
+      if (k >= slot.args.size() || op.name_of(slot.args[k].name) == names::kEmpty) return {};
+      return {begin + static_cast<int32_t>(k)};
+    }
+    begin += static_cast<int32_t>(slot.args.size());
+  }
+  return {};
+}
+
+}  // namespace
+
+KernelSetup::KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device)
+    : def_(def), op_(op), device_(device) {}
+
+ArgIndex KernelSetup::input(llvm::StringRef slot, size_t k) const {
+  return find_arg(op_, op_.inputs(), slot, k);
+}
+ArgIndex KernelSetup::output(llvm::StringRef slot, size_t k) const {
+  return find_arg(op_, op_.outputs(), slot, k);
+}
+ArgRange KernelSetup::inputs(llvm::StringRef slot) const {
+  return find_range(op_, op_.inputs(), slot);
+}
+ArgRange KernelSetup::outputs(llvm::StringRef slot) const {
+  return find_range(op_, op_.outputs(), slot);
+}
+
+}  // namespace millrace::kernels

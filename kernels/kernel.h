@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/FunctionExtras.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/status.h"
+#include "framework/op.h"
+#include "framework/tensor/value.h"
+#include "kernels/device.h"
+#include "ops/infer_context.h"
+#include "ops/op_def.h"
+
+namespace millrace::kernels {
+
+/// Position of one argument in the inputs (or in the outputs) of a step, found once when the kernel
+/// is made.
+struct ArgIndex {
+  int32_t index = -1;
+  /// True if the op has such an argument; an optional slot may be empty, and "@EMPTY@" counts as
+  /// absent.
+  explicit operator bool() const { return index >= 0; }
+};
+/// All arguments of a slot, in order.
+struct ArgRange {
+  int32_t begin = 0;
+  int32_t count = 0;
+};
+
+/// What a kernel sees of its op while it is made: schema, attributes, which slots are filled. No
+/// shapes and no data.
+class KernelSetup {
+ public:
+  KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device);
+
+  [[nodiscard]] const Op& op() const { return op_; }
+  [[nodiscard]] const ops::OpDef& def() const { return def_; }
+  [[nodiscard]] CpuDevice& device() const { return device_; }
+
+  /// Argument k of a slot; absent if the slot lacks it.
+  [[nodiscard]] ArgIndex input(llvm::StringRef slot, size_t k = 0) const;
+  [[nodiscard]] ArgIndex output(llvm::StringRef slot, size_t k = 0) const;
+  [[nodiscard]] ArgRange inputs(llvm::StringRef slot) const;
+  [[nodiscard]] ArgRange outputs(llvm::StringRef slot) const;
+
+  /// Attribute converted to T, else the default of the schema.
+  template <typename T>
+  [[nodiscard]] T attr(llvm::StringRef name) const {
+    return ops::read_attr<T>(def_, op_, name);
+  }
+  /// Attribute that holds a VarType number.
+  [[nodiscard]] DType dtype_attr(llvm::StringRef name) const {
+    return static_cast<DType>(attr<int32_t>(name));
+  }
+  /// An error of this op; the executor adds the place.
+  template <typename... Args>
+  [[nodiscard]] Status error(fmt::format_string<Args...> format, Args&&... args) const {
+    return {StatusCode::kInvalidProgram, fmt::format(format, std::forward<Args>(args)...)};
+  }
+
+ private:
+  const ops::OpDef& def_;
+  const Op& op_;
+  CpuDevice& device_;
+};
+
+/// The view a kernel has of its arguments during one call. Copying it is cheap.
+///
+/// Inputs are initialized (the executor has checked). Outputs whose dims shape inference knows have
+/// dtype, dims and LoD already and memory for them; a kernel whose output dims depend on data
+/// resizes the output itself. Input and output may be the same value where a program says so.
+class KernelContext {
+ public:
+  /// \param table    values of the block, which the indices below point into
+  /// \param inputs   table index of each input argument, -1 for an absent one
+  /// \param outputs  likewise
+  KernelContext(Value* const* table, llvm::ArrayRef<int32_t> inputs,
+                llvm::ArrayRef<int32_t> outputs, CpuDevice& device)
+      : table_(table), inputs_(inputs.data()), outputs_(outputs.data()), device_(&device) {}
+
+  [[nodiscard]] CpuDevice& device() const { return *device_; }
+
+  /// Input as a dense tensor; it must be one (see in_value()).
+  [[nodiscard]] const Tensor& in(ArgIndex arg) const { return in(arg.index); }
+  [[nodiscard]] const Tensor& in(ArgRange args, int32_t k) const { return in(args.begin + k); }
+  [[nodiscard]] const Value& in_value(ArgIndex arg) const { return *table_[inputs_[arg.index]]; }
+  [[nodiscard]] const Value& in_value(ArgRange args, int32_t k) const {
+    return *table_[inputs_[args.begin + k]];
+  }
+  /// Input as a dense tensor; null if absent or not initialized, for arguments that may be missing.
+  [[nodiscard]] const Tensor* find_in(ArgIndex arg) const {
+    return arg ? in_value(arg).get_if<Tensor>() : nullptr;
+  }
+
+  /// Output as a dense tensor.
+  [[nodiscard]] Tensor& out(ArgIndex arg) const { return out_value(arg).as<Tensor>(); }
+  [[nodiscard]] Tensor& out(ArgRange args, int32_t k) const {
+    return out_value(args, k).as<Tensor>();
+  }
+  [[nodiscard]] Value& out_value(ArgIndex arg) const { return *table_[outputs_[arg.index]]; }
+  [[nodiscard]] Value& out_value(ArgRange args, int32_t k) const {
+    return *table_[outputs_[args.begin + k]];
+  }
+  /// Output as a dense tensor; null if the op has no such output.
+  [[nodiscard]] Tensor* find_out(ArgIndex arg) const { return arg ? &out(arg) : nullptr; }
+  /// False for a slot element that is "@EMPTY@".
+  [[nodiscard]] bool has_out(ArgRange args, int32_t k) const {
+    return outputs_[args.begin + k] >= 0;
+  }
+  [[nodiscard]] bool has_in(ArgRange args, int32_t k) const { return inputs_[args.begin + k] >= 0; }
+
+  /// An error of this call; the executor adds the place.
+  template <typename... Args>
+  [[nodiscard]] static Status error(fmt::format_string<Args...> format, Args&&... args) {
+    return {StatusCode::kExecution, fmt::format(format, std::forward<Args>(args)...)};
+  }
+
+ private:
+  [[nodiscard]] const Tensor& in(int32_t index) const {
+    const Tensor* const tensor = table_[inputs_[index]]->get_if<Tensor>();
+    assert(tensor != nullptr);
+    return *tensor;
+  }
+
+  Value* const* table_;
+  const int32_t* inputs_;
+  const int32_t* outputs_;
+  CpuDevice* device_;
+};
+
+/// The arithmetic of one op, ready to run. It may keep state between calls (oneDNN primitives by
+/// shape), so one instance serves one thread at a time.
+using Kernel = llvm::unique_function<Status(const KernelContext&)>;
+
+/// Makes the kernel of one op: reads attributes, finds arguments. Errors: kInvalidProgram,
+/// kUnimplemented.
+using KernelMaker = StatusOr<Kernel> (*)(const KernelSetup&);
+
+}  // namespace millrace::kernels

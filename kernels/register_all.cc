@@ -1,0 +1,11 @@
+#include "kernels/register_all.h"
+
+namespace millrace::kernels {
+
+std::unique_ptr<KernelRegistry> standard_kernels() {
+  auto registry = std::make_unique<KernelRegistry>();
+  add_math_kernels(*registry);
+  return registry;
+}
+
+}  // namespace millrace::kernels
