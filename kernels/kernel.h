@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 #include <llvm/ADT/ArrayRef.h>
-#include <llvm/ADT/FunctionExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/status.h"
@@ -134,8 +134,9 @@ class KernelContext {
 };
 
 /// The arithmetic of one op, ready to run. It may keep state between calls (oneDNN primitives by
-/// shape), so one instance serves one thread at a time.
-using Kernel = llvm::unique_function<Status(const KernelContext&)>;
+/// shape), so one instance serves one thread at a time. State that cannot be copied is captured by
+/// shared_ptr.
+using Kernel = std::function<Status(const KernelContext&)>;
 
 /// Makes the kernel of one op: reads attributes, finds arguments. Errors: kInvalidProgram,
 /// kUnimplemented.

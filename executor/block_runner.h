@@ -1,0 +1,75 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "executor/runtime.h"
+#include "executor/step.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+
+namespace millrace::executor {
+
+/// One block of a program, compiled: kernels are made, arguments are indices into a table of
+/// values. The table is filled from a scope by bind(); run() then looks up no names.
+///
+/// Source: spec/executor.md sections 3 and 5. Thread-safety: one thread at a time.
+class BlockRunner {
+ public:
+  /// \param block   must outlive the runner, as must runtime and device
+  /// Errors: kUnimplemented for an op without kernel, kInvalidProgram; with the op's place.
+  static StatusOr<std::unique_ptr<BlockRunner>> compile(const Runtime& runtime, const Block& block,
+                                                        kernels::CpuDevice& device);
+  BlockRunner(const BlockRunner&) = delete;
+  BlockRunner& operator=(const BlockRunner&) = delete;
+  ~BlockRunner() = default;
+
+  [[nodiscard]] const Block& block() const { return block_; }
+  [[nodiscard]] kernels::CpuDevice& device() const { return device_; }
+
+  /// Points every name at its value: persistable vars of the block in the root scope, its other
+  /// vars in this scope, the rest where the scope finds them (else made in this scope).
+  void bind(Scope& scope);
+  /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
+  /// stay.
+  Status run();
+  /// bind() and run(), for sub-blocks whose scope changes at each call.
+  Status run_in(Scope& scope) {
+    bind(scope);
+    return run();
+  }
+
+  /// Value of a name that an op of the block uses; null for other names. After bind().
+  [[nodiscard]] Value* find(llvm::StringRef name) const;
+  /// The runner of another block of the program, compiled at first use.
+  StatusOr<BlockRunner*> sub_block(int32_t index);
+
+  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+
+ private:
+  BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
+      : runtime_(runtime), block_(block), device_(device) {}
+  int32_t index_of(NameId name);
+  Status add_step(const Op& op);
+  void find_shared(Step& step);
+  Status run_step(Step& step);
+
+  const Runtime& runtime_;
+  const Block& block_;
+  kernels::CpuDevice& device_;
+  std::vector<Step> steps_;
+  /// Name of each table entry; spares, which have none, stand behind the named ones.
+  std::vector<NameId> names_;
+  llvm::DenseMap<NameId, int32_t> indices_;
+  std::vector<Value*> table_;
+  std::vector<std::unique_ptr<Value>> spares_;
+  Scope* scope_ = nullptr;
+  llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;
+};
+
+}  // namespace millrace::executor

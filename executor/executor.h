@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/block_runner.h"
+#include "executor/runtime.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+
+namespace millrace::executor {
+
+/// How programs run.
+struct ExecutorOptions {
+  int threads = 1;    ///< threads a run may use, the caller's included
+  uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
+};
+
+/// Values by var name.
+using NamedValues = std::map<std::string, Value>;
+
+/// A program compiled for one scope. Temporaries live in a scope of its own, so memory is allocated
+/// in the first run and kept.
+///
+/// Thread-safety: one run at a time; several prepared programs run at once if their scopes differ.
+class PreparedProgram {
+ public:
+  PreparedProgram(const PreparedProgram&) = delete;
+  PreparedProgram& operator=(const PreparedProgram&) = delete;
+  ~PreparedProgram() = default;
+
+  /// Puts the fed values in place, runs block 0, and copies out what is fetched.
+  ///
+  /// \param feeds    by var name; names that the program does not have are ignored. Consumed.
+  /// \param fetches  names of vars that the program uses
+  /// \returns values in the order of fetches; repeats are allowed
+  /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
+  /// unknown fetch, those of the ops with their place. After an error the program can run again.
+  StatusOr<std::vector<Value>> run(NamedValues feeds, const std::vector<std::string>& fetches);
+
+  [[nodiscard]] const Program& program() const { return *program_; }
+  /// Names that feed ops set and fetch ops read, in order of their attribute `col`.
+  [[nodiscard]] const std::vector<std::string>& feed_targets() const { return feed_targets_; }
+  [[nodiscard]] const std::vector<std::string>& fetch_targets() const { return fetch_targets_; }
+
+ private:
+  friend class Executor;
+  PreparedProgram() = default;
+  Status put_feed(const std::string& name, Value value);
+
+  std::shared_ptr<const Runtime> runtime_;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<kernels::CpuDevice> device_;
+  std::unique_ptr<Scope> locals_;
+  std::unique_ptr<BlockRunner> runner_;
+  std::vector<std::string> feed_targets_;
+  std::vector<std::string> fetch_targets_;
+};
+
+/// Runs programs on the CPU.
+///
+/// Executors share nothing but the immutable runtime. Source: spec/executor.md.
+class Executor {
+ public:
+  explicit Executor(std::shared_ptr<const Runtime> runtime, ExecutorOptions options = {})
+      : runtime_(std::move(runtime)), options_(options) {}
+
+  /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
+  /// the result. Errors: kUnimplemented, kInvalidProgram with the op's place.
+  StatusOr<std::unique_ptr<PreparedProgram>> prepare(const Program& program, Scope& scope) const;
+
+ private:
+  std::shared_ptr<const Runtime> runtime_;
+  ExecutorOptions options_;
+};
+
+}  // namespace millrace::executor

@@ -1,0 +1,227 @@
+#include "executor/step.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "framework/names.h"
+#include "framework/program.h"
+
+namespace millrace::executor {
+namespace {
+
+using ops::VarMeta;
+
+VarMeta meta_of_value(const Value& value) {
+  VarMeta meta;
+  meta.kind = value.kind();
+  meta.has_shape = false;
+  if (const auto* const tensor = value.get_if<Tensor>()) {
+    meta.has_shape = tensor->initialized();
+    meta.dtype = tensor->dtype();
+    meta.dims.assign(tensor->dims().begin(), tensor->dims().end());
+    meta.lod = tensor->lod();
+  } else if (const auto* const rows = value.get_if<SelectedRows>()) {
+    meta.has_shape = rows->value.initialized();
+    meta.dtype = rows->value.dtype();
+    meta.dims.assign(rows->value.dims().begin(), rows->value.dims().end());
+    if (!meta.dims.empty()) meta.dims[0] = rows->height;
+  } else if (const auto* const array = value.get_if<TensorArray>()) {
+    if (!array->empty() && array->front().initialized()) {
+      meta.dtype = array->front().dtype();
+      meta.has_shape = true;
+      meta.dims.assign(array->front().dims().begin(), array->front().dims().end());
+      for (int64_t& dim : meta.dims) dim = -1;
+    }
+  }
+  meta.lod_level = static_cast<int32_t>(meta.lod.size());
+  return meta;
+}
+
+// Inference over the values of one step.
+class StepInfer final : public ops::InferContext {
+ public:
+  StepInfer(const Step& step, Value* const* table)
+      : InferContext(*step.def, *step.op), metas_(step.inputs.size()) {
+    size_t i = 0;
+    for (const Slot& slot : step.op->inputs()) {
+      for (const Arg& arg : slot.args) {
+        if (step.inputs[i] >= 0) {
+          metas_[i].name = arg.name;
+          metas_[i].present = true;
+          metas_[i].meta = meta_of_value(*table[step.inputs[i]]);
+        }
+        ++i;
+      }
+    }
+    unknown_.has_shape = false;
+  }
+
+  std::vector<std::pair<NameId, VarMeta>>& results() { return results_; }
+
+ protected:
+  const VarMeta& meta(NameId name) const override {
+    for (const Known& known : metas_) {
+      if (known.present && known.name == name) return known.meta;
+    }
+    return unknown_;
+  }
+  void set_meta(NameId name, VarMeta meta) override {
+    results_.emplace_back(name, std::move(meta));
+  }
+
+ private:
+  struct Known {
+    NameId name{};
+    bool present = false;
+    VarMeta meta;
+  };
+  std::vector<Known> metas_;
+  VarMeta unknown_;
+  std::vector<std::pair<NameId, VarMeta>> results_;
+};
+
+bool same_inputs(const Step& step, Value* const* table) {
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (step.inputs[i] < 0) continue;
+    const Step::Seen& seen = step.seen[i];
+    const Value& value = *table[step.inputs[i]];
+    if (const auto* const tensor = value.get_if<Tensor>()) {
+      if (seen.kind != VarKind::kLodTensor || seen.dtype != tensor->dtype() ||
+          tensor->dims() != llvm::ArrayRef<int64_t>(seen.dims) || !(seen.lod == tensor->lod()))
+        return false;
+    } else {
+      return false;  // rows and arrays change from run to run
+    }
+  }
+  return true;
+}
+
+void remember_inputs(Step& step, Value* const* table) {
+  step.seen.resize(step.inputs.size());
+  for (size_t i = 0; i < step.inputs.size(); ++i) {
+    if (step.inputs[i] < 0) continue;
+    VarMeta meta = meta_of_value(*table[step.inputs[i]]);
+    step.seen[i] = {meta.dtype, meta.kind, std::move(meta.dims), std::move(meta.lod)};
+  }
+}
+
+// LoD of the first input that has as many levels.
+Lod lod_of_inputs(const Step& step, Value* const* table, int32_t levels) {
+  for (const int32_t index : step.inputs) {
+    if (index < 0) continue;
+    const auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor != nullptr && static_cast<int32_t>(tensor->lod().size()) == levels)
+      return tensor->lod();
+  }
+  return {};
+}
+
+void add_result(Step& step, uint16_t output, VarMeta& meta, Value* const* table) {
+  Step::Result result;
+  result.output = output;
+  result.dtype = meta.dtype;
+  result.sized = meta.has_shape &&
+                 std::all_of(meta.dims.begin(), meta.dims.end(), [](int64_t d) { return d >= 0; });
+  result.dims = std::move(meta.dims);
+  if (meta.lod_level > 0) {
+    result.lod = static_cast<int32_t>(meta.lod.size()) == meta.lod_level
+                     ? std::move(meta.lod)
+                     : lod_of_inputs(step, table, meta.lod_level);
+  }
+  step.results.push_back(std::move(result));
+}
+
+// Dense outputs only: the kernel makes selected rows and arrays.
+bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
+  if (meta.kind != VarKind::kLodTensor) return false;
+  const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
+  return var == nullptr ||
+         (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
+}
+
+Status infer(Step& step, Value* const* table) {
+  step.results.clear();
+  step.inferred = false;
+  if (step.def->infer_fn() != nullptr) {
+    StepInfer ctx(step, table);
+    MILLRACE_RETURN_IF_ERROR(step.def->infer_fn()(ctx));
+    for (auto& [name, meta] : ctx.results()) {
+      if (!is_dense(step, name, meta)) continue;
+      uint16_t position = 0;
+      for (const Slot& slot : step.op->outputs()) {
+        for (const Arg& arg : slot.args) {
+          if (arg.name == name && step.outputs[position] >= 0) {
+            VarMeta copy = meta;
+            add_result(step, position, copy, table);
+          }
+          ++position;
+        }
+      }
+    }
+  }
+  remember_inputs(step, table);
+  step.inferred = true;
+  return Ok();
+}
+
+// Moves the content of an input away if giving it the type and dims of the output would lose it.
+bool move_apart(Step& step, Value* const* table) {
+  bool moved = false;
+  for (const Step::Shared& shared : step.shared) {
+    for (const Step::Result& result : step.results) {
+      if (result.output != shared.output) continue;
+      Value& value = *table[step.inputs[shared.input]];
+      const auto* const tensor = value.get_if<Tensor>();
+      if (tensor == nullptr || (result.sized && tensor->dtype() == result.dtype &&
+                                tensor->dims() == llvm::ArrayRef<int64_t>(result.dims)))
+        continue;
+      std::swap(value, *table[shared.spare]);
+      moved = true;
+    }
+  }
+  if (!moved) return false;
+  // inputs that stay where they are need no spare
+  step.inputs_apart.assign(step.inputs.begin(), step.inputs.end());
+  for (const Step::Shared& shared : step.shared) {
+    if (table[shared.spare]->initialized()) step.inputs_apart[shared.input] = shared.spare;
+  }
+  return true;
+}
+
+}  // namespace
+
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table) {
+  if (!step.inferred || !same_inputs(step, table)) MILLRACE_RETURN_IF_ERROR(infer(step, table));
+  const bool apart = !step.shared.empty() && move_apart(step, table);
+  for (const Step::Result& result : step.results) {
+    auto& tensor = table[step.outputs[result.output]]->as<Tensor>();
+    if (result.sized && (!tensor.initialized() || tensor.dtype() != result.dtype ||
+                         tensor.dims() != llvm::ArrayRef<int64_t>(result.dims)))
+      MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
+    if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
+  }
+  return apart;
+}
+
+Status check_inputs(const Step& step, Value* const* table) {
+  for (const uint16_t position : step.required) {
+    if (table[step.inputs[position]]->initialized()) continue;
+    size_t i = 0;
+    for (const Slot& slot : step.op->inputs()) {
+      for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
+        if (i != position) continue;
+        Location place;
+        place.slot = step.op->name_of(slot.name).str();
+        place.slot_index = static_cast<int>(k);
+        place.var = step.op->name_of(slot.args[k].name).str();
+        return Status(StatusCode::kExecution, "the input holds no value")
+            .at(std::move(place))
+            .with_hint("feed it, load parameters, or run the startup program");
+      }
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::executor
