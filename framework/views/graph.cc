@@ -78,15 +78,18 @@ void sweep(BlockGraph& graph, Layers& layers, bool downwards) {
   }
 }
 
-// Vars from outside stand right above their first reader.
+// Nodes that nothing leads to stand right above their first reader: vars from outside, and ops
+// such as constants and weight decays, which would else make a first layer far wider than the rest.
 void pull_sources_down(BlockGraph& graph) {
   std::vector<int> first(graph.nodes.size(), -1);
+  std::vector<bool> is_source(graph.nodes.size(), true);
   for (const BlockGraph::Edge& edge : graph.edges) {
     const int layer = graph.nodes[edge.to].layer;
     if (first[edge.from] < 0 || layer < first[edge.from]) first[edge.from] = layer;
+    is_source[edge.to] = false;
   }
   for (size_t n = 0; n < graph.nodes.size(); ++n)
-    if (graph.nodes[n].op < 0 && first[n] > 0) graph.nodes[n].layer = first[n] - 1;
+    if (is_source[n] && first[n] > 0) graph.nodes[n].layer = first[n] - 1;
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ input { font: inherit; padding: .35rem .6rem; width: min(28rem, 100%); margin-to
 table { border-collapse: collapse; width: 100%; }
 th, td { text-align: left; vertical-align: top; padding: .2rem .6rem; border-bottom: 1px solid #e6e9ef; }
 th { position: sticky; top: 0; background: #fff; font-weight: 600; }
-td { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; }
-td.n { text-align: right; white-space: nowrap; } td.t { white-space: nowrap; }
+td { font: 12px/1.5 ui-monospace, monospace; overflow-wrap: anywhere; } .d { color: #6b7589; }
+.n { text-align: right; white-space: nowrap; } td.t { white-space: nowrap; }
 .scroll { overflow: auto; max-height: 36rem; border: 1px solid #e6e9ef; }
 details > summary { cursor: pointer; color: #44506a; } .chips span { display: inline-block; background: #eef1f6; border-radius: 3px; padding: 0 .5rem; margin: 0 .4rem .3rem 0; }
 .hit { outline: 3px solid #e08a00; } #count { color: #44506a; margin-left: .8rem; }
@@ -69,13 +69,21 @@ std::string name_cell(llvm::StringRef name) {
   return html_escaped(print_name(name));
 }
 
-std::string slots_cell(const Op& op, llvm::ArrayRef<Slot> slots) {
+// Slots without vars are left out; `types` adds what the block declares of each var.
+std::string slots_cell(const Op& op, llvm::ArrayRef<Slot> slots, bool types) {
   std::string out;
   for (const Slot& slot : slots) {
+    if (slot.args.empty()) continue;
     if (!out.empty()) out += "<br>";
     out += "<b>" + name_cell(op.name_of(slot.name)) + "</b> ";
-    for (size_t i = 0; i < slot.args.size(); ++i)
-      out += (i == 0 ? "" : ", ") + name_cell(op.name_of(slot.args[i].name));
+    for (size_t i = 0; i < slot.args.size(); ++i) {
+      const llvm::StringRef name = op.name_of(slot.args[i].name);
+      out += (i == 0 ? "" : ", ") + name_cell(name);
+      const Var* const var = types ? op.block().find_var_recursive(name) : nullptr;
+      if (var != nullptr) {
+        out += " <span class=\"d\">" + html_escaped(print_var_type(var->spec())) + "</span>";
+      }
+    }
   }
   return out;
 }
@@ -94,7 +102,7 @@ std::string attrs_cell(const Op& op) {
 void append_op_table(std::string& out, const Block& block) {
   out += fmt::format(
       "<details open><summary>{} ops</summary>\n<div class=\"scroll\"><table><thead>"
-      "<tr><th>#</th><th>type</th><th>inputs</th><th>outputs</th><th>attributes</th>"
+      "<tr><th class=\"n\">#</th><th>type</th><th>inputs</th><th>outputs</th><th>attributes</th>"
       "</tr></thead><tbody>\n",
       block.op_count());
   int64_t index = 0;
@@ -102,8 +110,8 @@ void append_op_table(std::string& out, const Block& block) {
     out += fmt::format(
         "<tr data-row=\"{}.{}\"><td class=\"n\">{}</td><td class=\"t\">{}</td><td>{}</td>"
         "<td>{}</td><td>{}</td></tr>\n",
-        block.index(), index, index, name_cell(op.type()), slots_cell(op, op.inputs()),
-        slots_cell(op, op.outputs()), attrs_cell(op));
+        block.index(), index, index, name_cell(op.type()), slots_cell(op, op.inputs(), false),
+        slots_cell(op, op.outputs(), true), attrs_cell(op));
     ++index;
   }
   out += "</tbody></table></div></details>\n";
@@ -112,7 +120,8 @@ void append_op_table(std::string& out, const Block& block) {
 void append_var_table(std::string& out, const Block& block) {
   out += fmt::format(
       "<details><summary>{} vars</summary>\n<div class=\"scroll\"><table><thead><tr>"
-      "<th>name</th><th>type</th><th>facts</th><th>written by</th><th>read by</th>"
+      "<th>name</th><th>type</th><th>facts</th><th class=\"n\">written by</th><th class=\"n\">read "
+      "by</th>"
       "</tr></thead><tbody>\n",
       block.var_count());
   for (const Var& var : block.vars()) {
@@ -132,7 +141,8 @@ void append_var_table(std::string& out, const Block& block) {
 void append_parameters(std::string& out, const Program& program) {
   out +=
       "<section><h2>Parameters and other stored vars</h2><div class=\"scroll\"><table><thead>"
-      "<tr><th>block</th><th>name</th><th>type</th><th>elements</th><th>bytes</th></tr></thead>"
+      "<tr><th class=\"n\">block</th><th>name</th><th>type</th><th class=\"n\">elements</th>"
+      "<th class=\"n\">bytes</th></tr></thead>"
       "<tbody>\n";
   for (const Block& block : program.blocks()) {
     for (const Var& var : block.vars()) {

@@ -61,6 +61,34 @@ TEST(Graph, LayersFollowTheDataFlow) {
   EXPECT_EQ(block_graph(program(kNet)->root(), true).nodes.size(), 5U);  // and w
 }
 
+// Else a training program's constants and weight decays make a first layer far wider than the rest.
+TEST(Graph, OpsWithoutInputsStandAboveTheirFirstReader) {
+  BlockGraph graph = block_graph(
+      program("fill -> Out=k\nrelu X=x -> Out=a\nrelu X=a -> Out=b\nadd X=b Y=k -> Out=c\n"
+              "increment X=k -> Out=d\nprint -> Out=e")
+          ->root());
+  lay_out(graph);
+  const auto layer = [&](int64_t op) {
+    for (const BlockGraph::Node& node : graph.nodes)
+      if (node.op == op) return node.layer;
+    return -1;
+  };
+  EXPECT_EQ(layer(0), layer(4) - 1);
+  EXPECT_EQ(layer(4), 1);
+  graph = block_graph(program("fill -> Out=k\nrelu X=x -> Out=a\nadd X=a Y=k -> Out=c")->root());
+  lay_out(graph);
+  EXPECT_EQ(layer(0), 1);
+  EXPECT_EQ(layer(2), 2);
+}
+
+TEST(Html, OpsShowTheTypesOfWhatTheyWrite) {
+  const std::string page =
+      html_view(*program("var x: f32(-1, 4)\nvar y: f32(-1, 4)\nrelu X=x Unused=[] -> Out=y"), "f");
+  EXPECT_THAT(page, HasSubstr("<td><b>X</b> x</td><td><b>Out</b> y <span class=\"d\">f32(-1, 4)"
+                              "</span></td>"));
+  EXPECT_THAT(page, Not(HasSubstr("Unused")));
+}
+
 TEST(Views, AreDeterministic) {
   EXPECT_EQ(svg_view(*program(kNet)), svg_view(*program(kNet)));
   EXPECT_EQ(dot_view(*program(kNet)), dot_view(*program(kNet)));

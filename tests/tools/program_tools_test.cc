@@ -1,5 +1,6 @@
 // inspect-program and diff-program as processes: streams, exit codes and files.
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -146,6 +147,27 @@ TEST_F(ProgramTools, DiffSaysWhere) {
   EXPECT_EQ(run("diff-program --ignore-var '(' " + a + " " + b).code, 2);
   EXPECT_EQ(run("diff-program --rename " + a + " " + a + " " + b).code, 3);
   EXPECT_EQ(run("diff-program - - < " + a).code, 2);
+}
+
+// Scripts of the original write the bare flag.
+TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
+  const Result defaults = run("transpile-program --program p --print-config");
+  ASSERT_EQ(defaults.code, 0) << defaults.out;
+  const json settings = json::parse(defaults.out)["settings"];
+  size_t switches = 0;
+  for (const auto& [key, setting] : settings.items()) {
+    if (setting["value"] != "true" && setting["value"] != "false") continue;
+    if (key == "no_slice_var_up") continue;
+    std::string flag = "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    for (const std::string& text : {flag, flag + "=true", flag + " true"}) {
+      const Result on = run("transpile-program " + text + " --program p --print-config");
+      ASSERT_EQ(on.code, 0) << on.out;
+      EXPECT_EQ(json::parse(on.out)["settings"][key]["value"], "true") << text;
+    }
+    ++switches;
+  }
+  EXPECT_GE(switches, 15U);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "tools/common/switch.h"
 
 namespace millrace::tools {
 namespace {
@@ -49,6 +50,10 @@ class ToolTest : public testing::Test {
     tool.app().add_option("INPUT", input_, "what to read");
     tool.app().add_option("--trainers", trainers_, "number of trainers")->group("Cluster");
     tool.app().add_option("--pservers", pservers_, "end points")->group("Cluster");
+    half_async_ = false;
+    sync_mode_ = true;
+    add_switch(tool.app(), "--half-async", half_async_, "a barrier each step");
+    add_switch(tool.app(), "--sync-mode", sync_mode_, "on by default");
     tool.rare(tool.app().add_flag("--wait-port,!--no-wait-port", wait_port_, "wait for servers"));
     std::vector<const char*> argv = {"toy-tool"};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
@@ -73,6 +78,8 @@ class ToolTest : public testing::Test {
   int trainers_ = 1;
   std::string pservers_;
   bool wait_port_ = false;
+  bool half_async_ = false;
+  bool sync_mode_ = true;
   int threads_ = -1;
 };
 
@@ -124,6 +131,52 @@ TEST_F(ToolTest, ConfigurationYieldsToFlags) {
   EXPECT_EQ(run({"--config", path, "--trainers", "3", "--no-wait-port"}).code, 0);
   EXPECT_EQ(trainers_, 3);
   EXPECT_FALSE(wait_port_);
+}
+
+TEST_F(ToolTest, SwitchesAreOnWithoutAValue) {
+  using Arguments = std::vector<std::string>;
+  for (const Arguments& on : {Arguments{"--half-async"},
+                              {"--half-async=true"},
+                              {"--half-async", "true"},
+                              {"--half-async", "1"},
+                              {"--half_async"},
+                              {"--half-async", "--trainers", "3"},
+                              {"--half-async", "-q"}}) {
+    EXPECT_EQ(run(on).code, 0);
+    EXPECT_TRUE(half_async_) << on[0] << " " << on.size();
+    EXPECT_TRUE(sync_mode_);
+  }
+  for (const Arguments& off : {Arguments{},
+                               {"--half-async=false"},
+                               {"--half-async", "false"},
+                               {"--half-async=off", "--trainers", "3"}}) {
+    EXPECT_EQ(run(off).code, 0);
+    EXPECT_FALSE(half_async_);
+  }
+  EXPECT_EQ(run({"--trainers", "3", "--half-async", "--sync-mode", "no", "in"}).code, 0);
+  EXPECT_TRUE(half_async_);
+  EXPECT_FALSE(sync_mode_);
+  EXPECT_EQ(trainers_, 3);
+  EXPECT_EQ(input_, "in");
+  const Result bad = run({"--half-async=perhaps"});
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("--half-async"));
+  EXPECT_THAT(run({"--help"}).out, HasSubstr("--half-async [BOOLEAN]"));
+}
+
+TEST_F(ToolTest, SwitchesInTheConfiguration) {
+  EXPECT_EQ(run({"--config", file("on.json", R"({"half_async": true, "sync_mode": false})")}).code,
+            0);
+  EXPECT_TRUE(half_async_);
+  EXPECT_FALSE(sync_mode_);
+  const std::string off = file("off.json", R"({"half_async": false})");
+  EXPECT_EQ(run({"--config", off}).code, 0);
+  EXPECT_FALSE(half_async_);
+  EXPECT_EQ(run({"--config", off, "--half-async"}).code, 0);
+  EXPECT_TRUE(half_async_);
+  const Result bad = run({"--config", file("bad.json", R"({"half_async": "perhaps"})")});
+  EXPECT_EQ(bad.code, 3);
+  EXPECT_THAT(bad.err, HasSubstr("--half-async"));
 }
 
 TEST_F(ToolTest, BadConfigurationIsBadInput) {

@@ -30,6 +30,19 @@ TEST(ReportHtmlTest, SaysWhatServersHoldAndWhatAStepCosts) {
   EXPECT_THAT(page, HasSubstr("<tr><td>h:1</td><td>4</td>"));
 }
 
+// The overview does not list distributed tables; the cost model does.
+TEST(ReportHtmlTest, BytesOfDistributedTablesCount) {
+  CostInput input;
+  input.endpoints = {"h:1", "h:2"};
+  input.slices.push_back({.name = "w.block1", .server = 0, .bytes = 100});
+  input.slices.push_back({.name = "table", .server = 1, .rows = 50, .bytes = 200});
+  const auto cost = estimate_cost(input);
+  ASSERT_TRUE(cost.ok());
+  const std::string page = report_html(small_properties(), small_overview(), &*cost);
+  EXPECT_THAT(page, HasSubstr("<b>300 B</b><span>held in all</span>"));
+  EXPECT_THAT(page, HasSubstr("<b>1.33</b><span>max / mean of bytes held</span>"));
+}
+
 TEST(ReportHtmlTest, HeightsAreBytes) {
   const std::string picture = slices_svg(small_properties(), small_overview());
   // the first server is fullest: 44 bytes on 320 units, so 16 bytes are 116.36

@@ -11,6 +11,7 @@
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/distribute/cost_model.h"
+#include "transpiler/distribute/explain.h"
 #include "transpiler/distribute/io_programs.h"
 #include "transpiler/distribute/report_html.h"
 #include "transpiler/distribute/slices_json.h"
@@ -167,8 +168,9 @@ StatusOr<std::vector<std::unique_ptr<tp::Transpilation>>> plan(const Tool& tool,
 Status write_report(Tool& tool, const TranspileOptions& options, const RoleWriter& writer,
                     const tp::Transpilation& job) {
   std::optional<tp::CostReport> report;
+  tp::CostInput input;
   if (job.server_count() > 0) {
-    const tp::CostInput input = job.cost();
+    input = job.cost();
     if (!input.endpoints.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(report, tp::estimate_cost(input));
     }
@@ -177,8 +179,9 @@ Status write_report(Tool& tool, const TranspileOptions& options, const RoleWrite
       "", "report.html",
       tp::report_html(job.properties(), job.overview(), report ? &*report : nullptr)));
   if (!options.explain) return Ok();
-  if (!report) return tool.write_file("", tool.common().json ? "{}\n" : "no servers, no costs\n");
-  return tool.write_file("", tool.common().json ? tp::cost_json(*report) : tp::cost_table(*report));
+  const tp::CostReport* const costs = report ? &*report : nullptr;
+  return tool.write_file("", tool.common().json ? tp::explain_json(job.overview(), input, costs)
+                                                : tp::explain_text(job.overview(), input, costs));
 }
 
 std::string summary(const tp::Transpilation& job, size_t trainers, double milliseconds) {

@@ -1,24 +1,9 @@
 #include "tools/transpile/fields.h"
 
+#include "tools/common/switch.h"
+
 namespace millrace::tools {
 namespace {
-
-// A switch that also takes a value: "--half-async", "--half-async false".
-CLI::Option* add_switch(CLI::App& app, const std::string& name, bool& value,
-                        const std::string& doc) {
-  const auto set = [&value](const CLI::results_t& results) {
-    // A switch without a value turns on.
-    if (results.empty() || results[0].empty() || results[0] == "{}") {
-      value = true;
-      return true;
-    }
-    return CLI::detail::lexical_cast(results[0], value);
-  };
-  return app.add_option(name, set, doc)
-      ->expected(0, 1)
-      ->type_name("BOOLEAN")
-      ->default_str(value ? "true" : "false");
-}
 
 void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
   const char* const group = "Parameter servers";

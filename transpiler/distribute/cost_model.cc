@@ -66,6 +66,35 @@ void add_slices(const ParamGrad& pair, const ParamCost& cost, CostInput& input) 
   }
 }
 
+// Why slice_vars() cut the parameter so, or did not.
+std::string reason(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
+                   const DistributionJob& job) {
+  const size_t servers = job.endpoints.size();
+  const size_t slices = pair.slices.size();
+  const int64_t smallest = job.config.min_block_size;
+  const int64_t elems = element_count(dims).value_or(0);
+  if (slices == 1) {
+    if (servers == 1) return "whole: one server";
+    if (!job.config.slice_var_up) return "whole: slice_var_up is off";
+    if (elems / smallest < 2) return fmt::format("whole: under 2 x {} elements", smallest);
+    return "whole: one row";
+  }
+  if (slices == servers) return "cut: a slice a server";
+  if (static_cast<int64_t>(slices) == elems / smallest)
+    return fmt::format("cut: slices of {} elements or more", smallest);
+  return "cut: as even as whole rows allow";
+}
+
+ParamNote note_of(const ParamGrad& pair, llvm::ArrayRef<int64_t> dims,
+                  const std::vector<const Op*>& ops, const DistributionJob& job) {
+  ParamNote note{.param = pair.param, .update_ops = {}, .rate = "", .why = reason(pair, dims, job)};
+  for (const Op* const op : ops) {
+    note.update_ops.push_back(op->type().str());
+    if (note.rate.empty()) note.rate = op->first_input("LearningRate").str();
+  }
+  return note;
+}
+
 // The rows of a distributed table are dealt to all servers by id.
 void add_table(const Block& block, const DistributionJob& job, CostInput& input) {
   const Var* const table = block.find_var(job.table.param);
@@ -74,6 +103,10 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
   const int64_t rows = (table->dims().front() + servers - 1) / servers;
   const int64_t row_bytes =
       ops::tensor_bytes(table->spec()) / std::max<int64_t>(1, table->dims().front());
+  input.notes.push_back({.param = job.table.param,
+                         .update_ops = {"sgd"},
+                         .rate = "",
+                         .why = "distributed table: rows dealt by id"});
   for (int32_t server = 0; server < servers; ++server) {
     CostSlice out;
     out.name = job.table.param;
@@ -182,6 +215,7 @@ CostInput cost_input(const Program& main, const DistributionJob& job,
     const std::vector<const Op*> none;
     const auto& ops = i < job.ops_of_pair.size() ? job.ops_of_pair[i] : none;
     add_slices(pair, param_cost(block, ops, registry, param->dims()), input);
+    input.notes.push_back(note_of(pair, param->dims(), ops, job));
   }
   if (job.table.exists()) add_table(block, job, input);
   return input;

@@ -32,6 +32,14 @@ struct CostSlice {
   double share_of_table = 1;  ///< rows of the slice over rows of the parameter
 };
 
+/// How one parameter is updated on the servers, and why it lies where it does; for explain_text().
+struct ParamNote {
+  std::string param;
+  std::vector<std::string> update_ops;  ///< types of its optimize ops, in program order
+  std::string rate;                     ///< var of the learning rate; empty: none
+  std::string why;                      ///< why it is cut or whole, for people
+};
+
 /// What the model computes from.
 struct CostInput {
   std::vector<std::string> endpoints;
@@ -40,6 +48,7 @@ struct CostInput {
   /// How often a trainer exchanges values with the servers; geo does it every n-th step.
   double exchanges_per_step = 1;
   std::vector<CostSlice> slices;
+  std::vector<ParamNote> notes;  ///< not used by the model; empty where trainers update
 };
 
 /// What a program cannot tell. The defaults stand for a small cluster on 10 Gbit/s.

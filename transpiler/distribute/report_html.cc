@@ -27,7 +27,7 @@ svg rect{stroke:var(--card);stroke-width:.8}svg g:hover rect{stroke:var(--text);
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{padding:5px 12px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
 th{position:sticky;top:0;background:var(--card);color:var(--dim);font-weight:600;font-size:12px}tr:last-child td{border-bottom:0}
 th:first-child,td:first-child,.l{text-align:left}td:first-child{font-family:ui-monospace,Menlo,Consolas,monospace;font-size:12.5px}
-.hot{color:var(--hot);font-weight:600}.legend{display:flex;gap:18px;margin:0 0 8px;color:var(--dim);font-size:12px}
+tfoot th{border-top:1px solid var(--line);border-bottom:0;position:static}.hot{color:var(--hot);font-weight:600}.legend{display:flex;gap:18px;margin:0 0 8px;color:var(--dim);font-size:12px}
 .key{display:inline-block;width:11px;height:11px;border-radius:2px;margin-right:6px;vertical-align:-1px}
 input{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:6px;padding:6px 10px;width:300px;margin:0 12px 8px 0}
 )css";
@@ -55,13 +55,20 @@ std::string summary_cards(const ProgramProperties& properties, const VarsDistrib
     shares.push_back(static_cast<double>(server.bytes()));
     total += shares.back();
   }
+  double even = imbalance(shares);
+  // The cost model also knows distributed tables, which are not in the overview.
+  for (const LoadSummary& load : cost != nullptr ? cost->loads : std::vector<LoadSummary>()) {
+    if (load.name != "held") continue;
+    total = load.total;
+    even = load.imbalance;
+  }
   std::string out = "<div class=\"cards\">\n";
   out += card(std::to_string(properties.endpoints.size()), "servers");
   if (cost != nullptr) out += card(std::to_string(cost->trainers), "trainers");
   out += card(std::to_string(slices_by_origin(overview).size()), "variables on servers");
   out += card(std::to_string(overview.vars().size()), "slices");
   out += card(bytes_text(total), "held in all");
-  out += card(fmt::format("{:.2f}", imbalance(shares)), "max / mean of bytes held");
+  out += card(fmt::format("{:.2f}", even), "max / mean of bytes held");
   if (cost != nullptr) out += card(seconds_text(cost->floor_s), "no step below");
   return out + "</div>\n";
 }

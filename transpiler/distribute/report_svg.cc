@@ -122,7 +122,7 @@ std::string draw_column(const std::vector<Drawn>& slices, const Column& column) 
   return out;
 }
 
-std::string draw_scale(double most, double mean, double width) {
+std::string draw_scale(double most, double width) {
   std::string out;
   for (const double part : {0.0, 0.5, 1.0}) {
     const double y = kTop + kHeight * (1 - part);
@@ -131,17 +131,21 @@ std::string draw_scale(double most, double mean, double width) {
         "<text class=\"axis\" x=\"{3}\" y=\"{4:.1f}\" text-anchor=\"end\">{5}</text>\n",
         kLeft, width, y, kLeft - 6, y + 4, bytes_text(most * part));
   }
+  return out;
+}
+
+// On top of the columns, which would else hide it.
+std::string draw_mean(double most, double mean, double width) {
   const double y = kTop + kHeight * (1 - mean / most);
-  out += fmt::format(
+  return fmt::format(
       "<line class=\"mean\" x1=\"{0}\" x2=\"{1:.1f}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"><title>mean {3}"
       "</title></line>\n",
       kLeft, width, y, bytes_text(mean));
-  return out;
 }
 
 // Width of a column, gap included: wide enough to read for few servers, thin bars for many.
 double pitch_of(size_t servers) {
-  return std::clamp(1040.0 / static_cast<double>(std::max<size_t>(servers, 1)), 6.0, 240.0);
+  return std::clamp(1040.0 / static_cast<double>(std::max<size_t>(servers, 1)), 6.0, 340.0);
 }
 
 }  // namespace
@@ -170,7 +174,7 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
       "<svg role=\"img\" aria-label=\"slices by server\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
       "viewBox=\"0 0 {0:.0f} {1:.0f}\">\n",
       width, kTop + kHeight + kBottom);
-  out += draw_scale(most, total / static_cast<double>(std::max<size_t>(servers.size(), 1)), width);
+  out += draw_scale(most, width);
   for (size_t i = 0; i < servers.size(); ++i) {
     std::stable_sort(columns[i].begin(), columns[i].end(), [](const Drawn& a, const Drawn& b) {
       return (a.var->vtype != "Optimizer") > (b.var->vtype != "Optimizer");
@@ -193,7 +197,8 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
           middle, below, i);
     }
   }
-  return out + "</svg>\n";
+  const auto count = static_cast<double>(std::max<size_t>(servers.size(), 1));
+  return out + draw_mean(most, total / count, width) + "</svg>\n";
 }
 
 std::string html_text(std::string_view text) {
