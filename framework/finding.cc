@@ -87,6 +87,8 @@ std::string to_text(const std::vector<Finding>& findings, size_t max_listed) {
     out += printable(finding.status.message());
     out += " [" + std::string(finding.rule) + "]\n";
     if (!where.source.empty()) out += "  note: created at " + printable(where.source) + "\n";
+    for (const std::string& note : finding.status.notes())
+      out += "  note: " + printable(note) + "\n";
     if (!finding.status.hint().empty()) out += "  hint: " + printable(finding.status.hint()) + "\n";
   }
   if (findings.size() > listed)

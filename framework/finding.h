@@ -64,8 +64,9 @@ Status first_error(const std::vector<Finding>& findings);
 /// in all, then how many more there are; ok if there is no error.
 Status to_status(const std::vector<Finding>& findings, size_t max_listed = 20);
 
-/// One paragraph a finding ("error: place: message [rule]", "  hint: ..."), max_listed at most,
-/// then a count of the rest. Escaped for terminals; empty if there are no findings.
+/// One paragraph a finding ("error: place: message [rule]", "  note: ...", "  hint: ..."),
+/// max_listed at most, then a count of the rest. Escaped for terminals; empty if there are no
+/// findings.
 std::string to_text(const std::vector<Finding>& findings, size_t max_listed = 20);
 
 }  // namespace millrace

@@ -285,7 +285,7 @@ void observe_shapes(const OpRegistry& registry, const Program& program, ShapeObs
       Status status = observer.check(context);
       if (status.ok() && (*def)->infer_fn() != nullptr) status = (*def)->infer_fn()(context);
       if (!status.ok()) {
-        observer.failed(op, index, std::move(status));
+        observer.failed(context, index, std::move(status));
         continue;
       }
       for (auto& [name, meta] : results) {
@@ -308,8 +308,8 @@ class ShapeLists final : public ShapeObserver {
   ShapeLists(std::vector<Status>& errors, std::vector<ShapeMismatch>& mismatches)
       : errors_(errors), mismatches_(mismatches) {}
 
-  void failed(const Op& op, int64_t index, Status status) override {
-    errors_.push_back(std::move(status).at(place(op, index)));
+  void failed(const InferContext& ctx, int64_t index, Status status) override {
+    errors_.push_back(std::move(status).at(place(ctx.op(), index)));
   }
   void mismatch(const Op& op, int64_t index, const Var& var, const VarMeta& meta) override {
     ShapeMismatch mismatch;

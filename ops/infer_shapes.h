@@ -27,7 +27,7 @@ class ShapeObserver {
   /// failed inference.
   virtual Status check(const InferContext& /*ctx*/) { return Ok(); }
   /// Inference of the op failed; the status has no place yet. Its outputs keep what was known.
-  virtual void failed(const Op& op, int64_t index, Status status) = 0;
+  virtual void failed(const InferContext& ctx, int64_t index, Status status) = 0;
   /// The op sets a declared var. meta is what inference says, before declared dims fill its gaps.
   virtual void inferred(const Op& /*op*/, int64_t /*index*/, const Var& /*var*/,
                         const VarMeta& /*meta*/) {}

@@ -62,6 +62,17 @@ constexpr std::array<DtypeRule, 41> kRules = {{
     {"where", "X", "Y"},
 }};
 
+// Error about one input, with its place.
+Status at_input(Status status, const InferContext& ctx, std::string_view slot, size_t index) {
+  Location where;
+  where.slot = "input " + std::string(slot);
+  where.slot_index = static_cast<int>(index);
+  const Slot* const found = ctx.op().find_input({slot.data(), slot.size()});
+  if (found != nullptr && index < found->args.size())
+    where.var = ctx.op().name_of(found->args[index].name).str();
+  return std::move(status).at(std::move(where));
+}
+
 Status check_same(const DtypeRule& rule, const InferContext& ctx) {
   const VarMeta* first = nullptr;
   std::string_view first_slot;
@@ -72,13 +83,16 @@ Status check_same(const DtypeRule& rule, const InferContext& ctx) {
       const VarMeta& meta = ctx.input(name, i);
       if (!meta.has_shape) continue;
       if (rule.dense && meta.kind == VarKind::kSelectedRows)
-        return ctx.error("{} holds sparse rows (expected a dense tensor)", slot);
+        return at_input(ctx.error("{} holds sparse rows (expected a dense tensor)", slot), ctx,
+                        slot, i);
       if (first == nullptr) {
         first = &meta;
         first_slot = slot;
       } else if (meta.dtype != first->dtype) {
-        return ctx.error("{} is of {}, but {} is of {} (expected the same data type)", first_slot,
-                         dtype_name(first->dtype), slot, dtype_name(meta.dtype));
+        return at_input(
+            ctx.error("{} is of {}, but {} is of {} (expected the same data type)", first_slot,
+                      dtype_name(first->dtype), slot, dtype_name(meta.dtype)),
+            ctx, slot, i);
       }
     }
   }

@@ -5,6 +5,26 @@
 namespace millrace::ops::verify {
 namespace {
 
+// Name, type and dims of the first inputs, because messages of inference speak of slots:
+// "X 'x' f32 [-1, 3], Y 'w' f32 [4, 2]".
+std::string inputs_text(const InferContext& ctx) {
+  constexpr size_t kMost = 8;
+  std::string out;
+  size_t listed = 0;
+  for (const Slot& slot : ctx.op().inputs()) {
+    const llvm::StringRef name = ctx.op().name_of(slot.name);
+    for (size_t i = 0; i < slot.args.size(); ++i) {
+      if (listed++ == kMost) return out + ", ...";
+      const VarMeta& meta = ctx.input(name, i);
+      out += fmt::format("{}{} '{}'", out.empty() ? "" : ", ", text(name),
+                         text(ctx.op().name_of(slot.args[i].name)));
+      if (meta.has_shape)
+        out += fmt::format(" {} {}", dtype_name(meta.dtype), dims_text(meta.dims));
+    }
+  }
+  return out;
+}
+
 // Turns what inference says into findings.
 class ShapeFindings final : public ShapeObserver {
  public:
@@ -17,14 +37,17 @@ class ShapeFindings final : public ShapeObserver {
     return rule == nullptr ? Ok() : check_dtypes(*rule, ctx);
   }
 
-  void failed(const Op& op, int64_t index, Status status) override {
-    const OpView view{op, index, context_.type_of(op)};
+  void failed(const InferContext& ctx, int64_t index, Status status) override {
+    const OpView view{ctx.op(), index, context_.type_of(ctx.op())};
+    if (context_.counted(view)) return;
     Location where = Context::place(view);
     const Location& found = status.location();
     where.slot = found.slot;
     where.slot_index = found.slot_index;
     where.attr = found.attr;
     where.var = found.var;
+    const std::string inputs = inputs_text(ctx);
+    if (!inputs.empty()) status = std::move(status).with_note("inputs are " + inputs);
     context_.error(view, "shape", std::move(status), std::move(where));
   }
 

@@ -326,12 +326,20 @@ TEST_F(VerifyTest, ReportsImpossibleShapes) {
   EXPECT_EQ(all(), "");
 }
 
+TEST_F(VerifyTest, NamesTheInputsOfAnOpWhoseShapesAreImpossible) {
+  build_small_net();
+  b_.block().find_var("w")->set_dims({4, 2});
+  EXPECT_THAT(all(), HasSubstr("\n  note: inputs are X 'x' f32 [-1, 3], Y 'w' f32 [4, 2]\n"));
+  EXPECT_THAT(check_program(*registry_, b_.program()).to_string(), HasSubstr("Y 'w' f32 [4, 2]"));
+}
+
 TEST_F(VerifyTest, InputsOfOneOpHaveOneDataType) {
   build_small_net();
   b_.param("w", {3, 2}, DType::kInt64);
-  EXPECT_THAT(found("shape"),
-              ElementsAre("error: block 0, op 1 (mul): X is of f32, but Y is of i64 "
-                          "(expected the same data type)"));
+  EXPECT_THAT(
+      found("shape"),
+      ElementsAre("error: block 0, op 1 (mul), input Y[0] 'w': X is of f32, but Y is of i64 "
+                  "(expected the same data type)"));
   VarSpec rows = VarSpec::tensor(DType::kFloat32, {3, 2});
   rows.kind = VarKind::kSelectedRows;
   b_.block().declare("w", rows);
