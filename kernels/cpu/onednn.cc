@@ -1,0 +1,224 @@
+#include "kernels/cpu/onednn.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "kernels/cpu/onednn_state.h"
+
+// oneDNN of Debian runs on GNU OpenMP, whose header comes with GCC only.
+extern "C" void omp_set_num_threads(int count);
+
+namespace millrace::kernels::dnn {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr int kScratchSlot = 3;
+
+struct MaybeLibrary {
+  std::optional<Library> library;
+};
+
+int native_arg(Arg arg) {
+  switch (arg) {
+    case Arg::kSrc:
+      return DNNL_ARG_SRC;
+    case Arg::kWeights:
+      return DNNL_ARG_WEIGHTS;
+    case Arg::kBias:
+      return DNNL_ARG_BIAS;
+    case Arg::kDst:
+      return DNNL_ARG_DST;
+    case Arg::kDiffSrc:
+      return DNNL_ARG_DIFF_SRC;
+    case Arg::kDiffWeights:
+      return DNNL_ARG_DIFF_WEIGHTS;
+    case Arg::kDiffDst:
+      return DNNL_ARG_DIFF_DST;
+  }
+  return 0;
+}
+
+bool is_output(Arg arg) {
+  return arg == Arg::kDst || arg == Arg::kDiffSrc || arg == Arg::kDiffWeights;
+}
+
+dnnl::memory::data_type native_type(DType dtype) {
+  using Type = dnnl::memory::data_type;
+  switch (dtype) {
+    case DType::kFloat32:
+      return Type::f32;
+    case DType::kBfloat16:
+      return Type::bf16;
+    case DType::kFloat16:
+      return Type::f16;
+    case DType::kInt32:
+      return Type::s32;
+    case DType::kInt8:
+      return Type::s8;
+    case DType::kUint8:
+      return Type::u8;
+    default:
+      return Type::undef;
+  }
+}
+
+size_t aligned(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+Status failed(dnnl_status_t status) {
+  return {status == dnnl_out_of_memory ? StatusCode::kResource : StatusCode::kExecution,
+          fmt::format("oneDNN failed with status {}", static_cast<int>(status))};
+}
+
+// Points a memory at other bytes; most calls pass the same ones again.
+dnnl_status_t point(dnnl::memory& memory, const void* data, dnnl_stream_t stream) {
+  void* now = nullptr;
+  const dnnl_status_t status = dnnl_memory_get_data_handle(memory.get(), &now);
+  if (status != dnnl_success || now == data) return status;
+  return dnnl_memory_set_data_handle_v2(memory.get(), const_cast<void*>(data), stream);
+}
+
+dnnl_status_t convert(const dnnl::primitive& reorder, const dnnl::memory& from,
+                      const dnnl::memory& to, dnnl_stream_t stream) {
+  const std::array<dnnl_exec_arg_t, 2> args = {
+      {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}}};
+  return dnnl_primitive_execute(reorder.get(), stream, args.size(), args.data());
+}
+
+}  // namespace
+
+struct Primitive::State {
+  struct Argument {
+    Arg arg;
+    dnnl::memory user;
+    // With `own`, a place in scratch memory in the layout of the library.
+    dnnl::memory own;
+    dnnl::primitive reorder;
+    size_t offset = 0;
+  };
+  dnnl_stream_t stream = nullptr;
+  dnnl::primitive primitive;
+  std::vector<Argument> arguments;
+  std::vector<dnnl_exec_arg_t> exec;
+  size_t scratch = 0;
+
+  dnnl_status_t load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory);
+  dnnl_status_t store();
+};
+
+// Points all memories at their bytes and converts the inputs.
+dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory) {
+  for (Argument& argument : arguments) {
+    const void* data = nullptr;
+    for (const Binding& binding : bindings) {
+      if (binding.arg == argument.arg) data = binding.data;
+    }
+    if (data == nullptr) return dnnl_invalid_arguments;
+    if (const auto status = point(argument.user, data, stream); status != dnnl_success)
+      return status;
+    if (!argument.own) continue;
+    const auto status = point(argument.own, scratch_memory + argument.offset, stream);
+    if (status != dnnl_success) return status;
+    if (is_output(argument.arg)) continue;
+    const auto converted = convert(argument.reorder, argument.user, argument.own, stream);
+    if (converted != dnnl_success) return converted;
+  }
+  return dnnl_success;
+}
+
+dnnl_status_t Primitive::State::store() {
+  for (const Argument& argument : arguments) {
+    if (!argument.own || !is_output(argument.arg)) continue;
+    const auto status = convert(argument.reorder, argument.own, argument.user, stream);
+    if (status != dnnl_success) return status;
+  }
+  return dnnl_success;
+}
+
+Status Primitive::run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const {
+  State& state = *state_;
+  std::byte* scratch = nullptr;
+  if (state.scratch > 0) {
+    MILLRACE_ASSIGN_OR_RETURN(scratch, device.scratch(state.scratch, kScratchSlot));
+  }
+  omp_set_num_threads(device.threads());
+  if (const auto status = state.load(bindings, scratch); status != dnnl_success)
+    return failed(status);
+  const auto status = dnnl_primitive_execute(
+      state.primitive.get(), state.stream, static_cast<int>(state.exec.size()), state.exec.data());
+  if (status != dnnl_success) return failed(status);
+  if (const auto stored = state.store(); stored != dnnl_success) return failed(stored);
+  return Ok();
+}
+
+StatusOr<Library*> library_of(CpuDevice& device) {
+  auto& held = device.library<MaybeLibrary>();
+  // Primitives are made for the number of threads that is set at that time.
+  omp_set_num_threads(device.threads());
+  if (!held.library) {
+    MILLRACE_ASSIGN_OR_RETURN(held.library, guarded<std::optional<Library>>("stream", [] {
+                                dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+                                dnnl::stream stream(engine);
+                                return std::optional<Library>(Library{engine, stream});
+                              }));
+  }
+  return &*held.library;
+}
+
+dnnl::memory::desc native(const Desc& desc) {
+  return {dnnl::memory::dims(desc.dims.begin(), desc.dims.end()), native_type(desc.dtype),
+          dnnl::memory::dims(desc.strides.begin(), desc.strides.end())};
+}
+
+dnnl::memory::desc any_layout(const Desc& desc) {
+  return {dnnl::memory::dims(desc.dims.begin(), desc.dims.end()), native_type(desc.dtype),
+          dnnl::memory::format_tag::any};
+}
+
+void PrimitiveBuilder::add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen) {
+  pending_.push_back({arg, native(desc), chosen});
+}
+
+Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
+  auto state = std::make_shared<Primitive::State>();
+  state->stream = library_.stream.get();
+  state->primitive = primitive;
+  for (const Pending& pending : pending_) {
+    Primitive::State::Argument argument{pending.arg, {}, {}, {}, 0};
+    argument.user = dnnl::memory(pending.user, library_.engine, DNNL_MEMORY_NONE);
+    if (pending.user != pending.chosen) {
+      argument.own = dnnl::memory(pending.chosen, library_.engine, DNNL_MEMORY_NONE);
+      argument.offset = state->scratch;
+      state->scratch += aligned(pending.chosen.get_size());
+      argument.reorder = is_output(pending.arg) ? dnnl::reorder(argument.own, argument.user)
+                                                : dnnl::reorder(argument.user, argument.own);
+    }
+    const dnnl::memory& seen = argument.own ? argument.own : argument.user;
+    state->exec.push_back({native_arg(pending.arg), seen.get()});
+    state->arguments.push_back(std::move(argument));
+  }
+  return Primitive(std::move(state));
+}
+
+Desc dense(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  Desc desc{dtype, Dims(dims.begin(), dims.end()), Dims(dims.size(), 1)};
+  for (size_t i = dims.size(); i-- > 1;)
+    desc.strides[i - 1] = desc.strides[i] * std::max<int64_t>(desc.dims[i], 1);
+  return desc;
+}
+
+Desc image(const Tensor& tensor, bool channels_last) {
+  Desc desc = dense(tensor.dtype(), tensor.dims());
+  if (!channels_last) return desc;
+  const auto to_front = [](Dims& list) {
+    std::rotate(list.begin() + 1, list.end() - 1, list.end());
+  };
+  to_front(desc.dims);
+  to_front(desc.strides);
+  return desc;
+}
+
+}  // namespace millrace::kernels::dnn

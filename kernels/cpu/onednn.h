@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+#include "framework/var.h"
+#include "kernels/device.h"
+
+/// The only door to oneDNN. Its headers, its exceptions and what differs between its versions stay
+/// in onednn*.cc; kernels see descriptions of tensors, makers of primitives, and run().
+namespace millrace::kernels::dnn {
+
+/// An argument of a primitive as the caller holds it: element [i, j, ...] of dims stands at offset
+/// i * strides[0] + j * strides[1] + ..., in elements.
+struct Desc {
+  DType dtype = DType::kFloat32;
+  Dims dims;     ///< in the order of oneDNN: batch, channels, spatial dims
+  Dims strides;  ///< as long as dims
+};
+/// Row-major elements of these dims.
+Desc dense(DType dtype, llvm::ArrayRef<int64_t> dims);
+/// An image tensor; with the channels in the last dim if channels_last, else in dim 1.
+Desc image(const Tensor& tensor, bool channels_last);
+
+/// What an argument means; for gradients diff_src = gradient of src and so on.
+enum class Arg : uint8_t {
+  kSrc,
+  kWeights,  ///< of a product: the second factor
+  kBias,
+  kDst,
+  kDiffSrc,
+  kDiffWeights,
+  kDiffDst,
+};
+
+/// A primitive made for certain dims, ready to run any number of times.
+///
+/// Where the library prefers another layout than the caller's, run() converts to and fro; making
+/// the primitive and running it are apart, so that later such conversions can be kept out of a
+/// step. Copies share the primitive. Thread-safety: one call at a time.
+class Primitive {
+ public:
+  struct State;
+  struct Binding {
+    Arg arg;
+    /// First element; only outputs are written.
+    const void* data;
+  };
+
+  explicit Primitive(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  /// Runs on device.threads() threads; every argument the primitive was made with must be bound.
+  /// Uses scratch slot 3 of the device. Errors: kResource, kExecution.
+  Status run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// A convolution of any spatial rank from 1 to 3. All makers fail with kUnimplemented, naming what
+/// the library said, where it has no such primitive; callers then use a kernel of their own.
+struct Convolution {
+  Desc src;
+  Desc weights;  ///< [out, in, kernel...], or [groups, out / groups, in / groups, kernel...]
+  Desc dst;
+  Dims strides;  ///< one entry a spatial dim, as in all that follow
+  Dims dilations;
+  Dims before;  ///< padding
+  Dims after;
+  bool bias = false;
+};
+/// kSrc, kWeights[, kBias] -> kDst.
+StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec);
+/// kDiffDst, kWeights -> kDiffSrc.
+StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convolution& spec);
+/// kSrc, kDiffDst -> kDiffWeights.
+StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convolution& spec);
+
+/// dst = alpha * src x weights [+ bias] [+ old dst] of matrices, or of as many matrices as the
+/// leading dims say (dims of 1 are repeated). Transposed factors are a matter of strides. With a
+/// bias, alpha must be 1.
+struct Product {
+  Desc src;      ///< [..., rows, inner]
+  Desc weights;  ///< [..., inner, columns]
+  Desc dst;      ///< [..., rows, columns]
+  float alpha = 1.0F;
+  bool bias = false;        ///< kBias has one element a column
+  bool accumulate = false;  ///< adds to what dst holds
+  /// Converts weights to the library's own layout in each run; pays for many rows.
+  bool pack_weights = false;
+};
+/// kSrc, kWeights[, kBias] -> kDst.
+StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
+
+/// Primitives (or other prepared things) of one kernel by the dims they were made for; the one used
+/// last is found first. The oldest go when there are too many.
+template <typename T>
+class ShapeCache {
+ public:
+  /// The entry of a key; make() gives a StatusOr<T> if there is none yet.
+  template <typename Make>
+  StatusOr<T*> get(llvm::ArrayRef<int64_t> key, Make&& make) {
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      if (key != llvm::ArrayRef<int64_t>(entries_[i]->key)) continue;
+      if (i > 0) std::swap(entries_[i], entries_[i - 1]);
+      return &entries_[i > 0 ? i - 1 : 0]->value;
+    }
+    MILLRACE_ASSIGN_OR_RETURN(T made, make());
+    if (entries_.size() == kLimit) entries_.pop_back();
+    entries_.insert(entries_.begin(),
+                    std::make_unique<Entry>(Entry{{key.begin(), key.end()}, std::move(made)}));
+    return &entries_.front()->value;
+  }
+
+ private:
+  static constexpr size_t kLimit = 64;
+  struct Entry {
+    llvm::SmallVector<int64_t, 12> key;
+    T value;
+  };
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace millrace::kernels::dnn

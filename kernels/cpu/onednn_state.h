@@ -1,0 +1,59 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kernels/cpu/onednn.h"
+
+namespace millrace::kernels::dnn {
+
+/// Engine and stream of a device, made at first use; see CpuDevice::library().
+struct Library {
+  dnnl::engine engine;
+  dnnl::stream stream;
+};
+/// Errors: kInternal with what the library said.
+StatusOr<Library*> library_of(CpuDevice& device);
+
+/// Calls make() and turns a dnnl::error into a status: kUnimplemented or kInternal.
+template <typename T, typename Make>
+StatusOr<T> guarded(const char* what, Make&& make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    const bool missing = error.status == dnnl_unimplemented;
+    return Status(missing ? StatusCode::kUnimplemented : StatusCode::kInternal,
+                  fmt::format("oneDNN cannot make a {}: {}", what, error.what()));
+  }
+}
+
+/// Describes what the caller holds.
+dnnl::memory::desc native(const Desc& desc);
+/// The same tensor in the layout that the library likes best.
+dnnl::memory::desc any_layout(const Desc& desc);
+
+/// Collects the arguments of a primitive; then build().
+class PrimitiveBuilder {
+ public:
+  explicit PrimitiveBuilder(Library& library) : library_(library) {}
+
+  /// \param chosen  layout that the primitive was made with; converted if it is not the caller's
+  void add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen);
+  /// May throw dnnl::error.
+  Primitive build(const dnnl::primitive& primitive);
+
+ private:
+  struct Pending {
+    Arg arg;
+    dnnl::memory::desc user;
+    dnnl::memory::desc chosen;
+  };
+  Library& library_;
+  std::vector<Pending> pending_;
+};
+
+}  // namespace millrace::kernels::dnn
