@@ -46,35 +46,38 @@ Status check_feed(const Var& var, const Tensor& tensor) {
   return Ok();
 }
 
+// Copies into memory that the target has, where both hold tensors.
+Status copy_value(const Value& from, Value& to) {
+  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
+  MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
+  return Ok();
+}
+
 }  // namespace
 
-Status PreparedProgram::put_feed(const std::string& name, Value value) {
+Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   Value* const target = runner_->find(name);
   if (target == nullptr) return Ok();
   const Var* const var = program_->root().find_var(name);
   const auto* const tensor = value.get_if<Tensor>();
   if (var != nullptr && tensor != nullptr) MILLRACE_RETURN_IF_ERROR(check_feed(*var, *tensor));
-  *target = std::move(value);
-  return Ok();
+  return copy_value(value, *target);
 }
 
-StatusOr<std::vector<Value>> PreparedProgram::run(NamedValues feeds,
-                                                  const std::vector<std::string>& fetches) {
+Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::string>& fetches,
+                            std::vector<Value>& results) {
   for (const std::string& name : fetches) {
     if (runner_->find(name) == nullptr) {
-      return Status(StatusCode::kNotFound,
-                    fmt::format("fetch: no op of the program uses a var '{}'", name));
+      return {StatusCode::kNotFound,
+              fmt::format("fetch: no op of the program uses a var '{}'", name)};
     }
   }
-  for (auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, std::move(value)));
+  for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, value));
   MILLRACE_RETURN_IF_ERROR(runner_->run());
-  std::vector<Value> results;
-  results.reserve(fetches.size());
-  for (const std::string& name : fetches) {
-    MILLRACE_ASSIGN_OR_RETURN(Value copy, clone(*runner_->find(name)));
-    results.push_back(std::move(copy));
-  }
-  return results;
+  results.resize(fetches.size());
+  for (size_t i = 0; i < fetches.size(); ++i)
+    MILLRACE_RETURN_IF_ERROR(copy_value(*runner_->find(fetches[i]), results[i]));
+  return Ok();
 }
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,

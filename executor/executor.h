@@ -33,14 +33,17 @@ class PreparedProgram {
   PreparedProgram& operator=(const PreparedProgram&) = delete;
   ~PreparedProgram() = default;
 
-  /// Puts the fed values in place, runs block 0, and copies out what is fetched.
+  /// Copies the fed values into place, runs block 0, and copies out what is fetched. The second run
+  /// of the same shapes allocates nothing, results included.
   ///
-  /// \param feeds    by var name; names that the program does not have are ignored. Consumed.
-  /// \param fetches  names of vars that the program uses
-  /// \returns values in the order of fetches; repeats are allowed
+  /// \param feeds    by var name; names that the program does not have are ignored
+  /// \param fetches  names of vars that the program uses; repeats are allowed
+  /// \param results  receives the values in the order of fetches; memory it has is used again
   /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
-  /// unknown fetch, those of the ops with their place. After an error the program can run again.
-  StatusOr<std::vector<Value>> run(NamedValues feeds, const std::vector<std::string>& fetches);
+  /// unknown fetch, those of the ops with their place; results are then unspecified. The program
+  /// can run again after an error.
+  Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
+             std::vector<Value>& results);
 
   [[nodiscard]] const Program& program() const { return *program_; }
   /// Names that feed ops set and fetch ops read, in order of their attribute `col`.
@@ -50,7 +53,7 @@ class PreparedProgram {
  private:
   friend class Executor;
   PreparedProgram() = default;
-  Status put_feed(const std::string& name, Value value);
+  Status put_feed(const std::string& name, const Value& value);
 
   std::shared_ptr<const Runtime> runtime_;
   std::unique_ptr<Program> program_;

@@ -1,0 +1,142 @@
+#include "executor/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace millrace::executor {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Value tensor_value(std::vector<int64_t> dims, std::vector<float> data, Lod lod = {}) {
+  Value value;
+  auto& tensor = value.as<Tensor>();
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
+  std::copy(data.begin(), data.end(), tensor.data<float>());
+  tensor.set_lod(std::move(lod));
+  return value;
+}
+
+std::vector<float> floats(const Value& value) {
+  const auto values = value.get_if<Tensor>()->values<float>();
+  return {values.begin(), values.end()};
+}
+
+// y = 2 x + 1, z = 3 y
+std::unique_ptr<Program> two_scales() {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"x", "y", "z"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.append_op("scale")
+      .set_input("X", "x")
+      .set_output("Out", "y")
+      .set_float("scale", 2)
+      .set_float("bias", 1);
+  block.append_op("scale").set_input("X", "y").set_output("Out", "z").set_float("scale", 3);
+  return program;
+}
+
+class ExecutorTest : public testing::Test {
+ protected:
+  std::unique_ptr<PreparedProgram> prepare(const Program& program) {
+    auto prepared = Executor(runtime_).prepare(program, scope_);
+    EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
+    return std::move(prepared).value();
+  }
+
+  std::shared_ptr<const Runtime> runtime_ = standard_runtime();
+  Scope scope_;
+};
+
+TEST_F(ExecutorTest, RunsOpsInOrderAndFetches) {
+  const auto prepared = prepare(*two_scales());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  const Status status = prepared->run(feeds, {"z", "y", "z"}, results);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(floats(results[0]), ElementsAre(9, 15));
+  EXPECT_THAT(floats(results[1]), ElementsAre(3, 5));
+  EXPECT_THAT(floats(results[2]), ElementsAre(9, 15));
+}
+
+TEST_F(ExecutorTest, FollowsTheShapeOfTheFeed) {
+  const auto prepared = prepare(*two_scales());
+  std::vector<Value> results;
+  for (const int64_t rows : {3, 1, 5}) {
+    NamedValues feeds;
+    feeds["x"] = tensor_value({rows, 2}, std::vector<float>(static_cast<size_t>(rows) * 2, 1));
+    ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+    EXPECT_EQ(results[0].get_if<Tensor>()->dim(0), rows);
+  }
+}
+
+TEST_F(ExecutorTest, HandsLodOn) {
+  const auto prepared = prepare(*two_scales());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({3, 2}, {1, 2, 3, 4, 5, 6}, Lod({{0, 1, 3}}));
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+  EXPECT_EQ(results[0].get_if<Tensor>()->lod(), Lod({{0, 1, 3}}));
+}
+
+TEST_F(ExecutorTest, SaysWhichInputHoldsNoValue) {
+  const auto prepared = prepare(*two_scales());
+  std::vector<Value> results;
+  const Status status = prepared->run({}, {"z"}, results);
+  EXPECT_EQ(status.code(), StatusCode::kExecution);
+  EXPECT_THAT(status.to_string(),
+              HasSubstr("block 0, op 0 (scale), X[0] 'x': the input holds no value"));
+}
+
+TEST_F(ExecutorTest, RunsAgainAfterAnError) {
+  const auto prepared = prepare(*two_scales());
+  std::vector<Value> results;
+  EXPECT_FALSE(prepared->run({}, {"z"}, results).ok());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {0, 0});
+  EXPECT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+}
+
+TEST_F(ExecutorTest, RefusesAFetchThatNoOpUses) {
+  const auto prepared = prepare(*two_scales());
+  std::vector<Value> results;
+  EXPECT_EQ(prepared->run({}, {"w"}, results).code(), StatusCode::kNotFound);
+}
+
+TEST_F(ExecutorTest, RefusesAFeedWithAWrongLod) {
+  const auto prepared = prepare(*two_scales());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({3, 2}, {1, 2, 3, 4, 5, 6}, Lod({{0, 1, 4}}));
+  std::vector<Value> results;
+  const Status status = prepared->run(feeds, {"z"}, results);
+  EXPECT_THAT(status.to_string(), HasSubstr("LoD level 0: expected a last offset of 3"));
+}
+
+TEST_F(ExecutorTest, KeepsPersistableVarsInTheScope) {
+  auto program = two_scales();
+  VarSpec spec = program->root().find_var("z")->spec();
+  spec.persistable = true;
+  program->root().find_var("z")->set_spec(spec);
+  const auto prepared = prepare(*program);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared->run(feeds, {}, results).ok());
+  ASSERT_NE(scope_.find_local("z"), nullptr);
+  EXPECT_THAT(floats(*scope_.find_local("z")), ElementsAre(9, 15));
+  EXPECT_EQ(scope_.find_local("y"), nullptr);
+}
+
+TEST_F(ExecutorTest, NamesAnOpItHasNoKernelFor) {
+  auto program = Program::create();
+  program->root().append_op("no_such_op").set_input("X", "x");
+  const auto prepared = Executor(runtime_).prepare(*program, scope_);
+  EXPECT_EQ(prepared.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(prepared.status().to_string(), HasSubstr("block 0, op 0 (no_such_op)"));
+}
+
+}  // namespace
+}  // namespace millrace::executor
