@@ -103,17 +103,62 @@ void BlockRunner::bind(Scope& scope) {
 }
 
 Status BlockRunner::run() {
-  for (Step& step : steps_) {
-    if (Status status = run_step(step); !status.ok()) {
-      Location place = step.op->location();
-      if (status.location().op >= 0) return status;  // an op of a sub-block
-      place.slot = status.location().slot;
-      place.slot_index = status.location().slot_index;
-      place.var = status.location().var;
-      return std::move(status).at(std::move(place));
+  shapes_changed_ = false;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (Status status = run_step(steps_[i]); !status.ok())
+      return place_error(steps_[i], std::move(status));
+    arena_.after_step(i, table_.data());
+  }
+  return arena_is_used_ ? arena_.after_run(table_.data(), shapes_changed_) : Ok();
+}
+
+Status BlockRunner::place_error(const Step& step, Status status) const {
+  if (status.location().op >= 0) return status;  // an op of a sub-block
+  Location place = step.op->location();
+  place.slot = status.location().slot;
+  place.slot_index = status.location().slot_index;
+  place.var = status.location().var;
+  return std::move(status).at(std::move(place));
+}
+
+void BlockRunner::plan_memory() {
+  llvm::BitVector temporary(static_cast<unsigned>(names_.size()));
+  for (const Var& var : block_.vars()) {
+    const auto found = indices_.find(var.id());
+    if (found == indices_.end() || var.persistable() || var.kind() != VarKind::kLodTensor) continue;
+    temporary.set(static_cast<unsigned>(found->second));
+  }
+  const auto exclude = [&](NameId name) {
+    const auto found = indices_.find(name);
+    if (found != indices_.end()) temporary.reset(static_cast<unsigned>(found->second));
+  };
+  const auto exclude_args = [&](llvm::ArrayRef<Slot> slots) {
+    for (const Slot& slot : slots) {
+      for (const Arg& arg : slot.args) exclude(arg.name);
+    }
+  };
+  // what control ops and other blocks use has lives that the order of steps does not tell
+  for (const Step& step : steps_) {
+    if (!step.control) continue;
+    exclude_args(step.op->inputs());
+    exclude_args(step.op->outputs());
+  }
+  for (const Block& block : block_.program().blocks()) {
+    if (&block == &block_) continue;
+    for (const Op& op : block.ops()) {
+      exclude_args(op.inputs());
+      exclude_args(op.outputs());
     }
   }
-  return Ok();
+  arena_ = Arena(steps_, std::move(temporary));
+  arena_is_used_ = true;
+}
+
+void BlockRunner::keep(llvm::StringRef name) {
+  if (!arena_is_used_) return;
+  const auto id = block_.program().names().find(name);
+  const auto found = id ? indices_.find(*id) : indices_.end();
+  if (found != indices_.end()) arena_.keep(found->second, table_.data());
 }
 
 Status BlockRunner::run_step(Step& step) {
@@ -122,7 +167,8 @@ Status BlockRunner::run_step(Step& step) {
     ControlContext ctx{{table_.data(), step.inputs, step.outputs, device_}, *scope_, *this};
     return step.control(ctx);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, table_.data()));
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart,
+                            prepare_outputs(step, table_.data(), shapes_changed_));
   const kernels::KernelContext ctx(table_.data(),
                                    apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
                                    step.outputs, device_);

@@ -7,6 +7,7 @@
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "executor/arena.h"
 #include "executor/runtime.h"
 #include "executor/step.h"
 #include "framework/base/status.h"
@@ -35,6 +36,13 @@ class BlockRunner {
   /// Points every name at its value: persistable vars of the block in the root scope, its other
   /// vars in this scope, the rest where the scope finds them (else made in this scope).
   void bind(Scope& scope);
+  /// Lets temporaries share one piece of memory, planned after the first run. Only for a block
+  /// whose values stay bound to one scope. After bind().
+  void plan_memory();
+  /// Makes a value readable after run(); others may have lost their memory by then.
+  void keep(llvm::StringRef name);
+  [[nodiscard]] const Arena& arena() const { return arena_; }
+
   /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
   /// stay.
   Status run();
@@ -58,6 +66,7 @@ class BlockRunner {
   Status add_step(const Op& op);
   void find_shared(Step& step);
   Status run_step(Step& step);
+  Status place_error(const Step& step, Status status) const;
 
   const Runtime& runtime_;
   const Block& block_;
@@ -69,6 +78,9 @@ class BlockRunner {
   std::vector<Value*> table_;
   std::vector<std::unique_ptr<Value>> spares_;
   Scope* scope_ = nullptr;
+  Arena arena_;
+  bool arena_is_used_ = false;
+  bool shapes_changed_ = false;
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;
 };
 

@@ -58,6 +58,7 @@ Status copy_value(const Value& from, Value& to) {
 Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   Value* const target = runner_->find(name);
   if (target == nullptr) return Ok();
+  runner_->keep(name);
   const Var* const var = program_->root().find_var(name);
   const auto* const tensor = value.get_if<Tensor>();
   if (var != nullptr && tensor != nullptr) MILLRACE_RETURN_IF_ERROR(check_feed(*var, *tensor));
@@ -72,6 +73,7 @@ Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::str
               fmt::format("fetch: no op of the program uses a var '{}'", name)};
     }
   }
+  for (const std::string& name : fetches) runner_->keep(name);
   for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, value));
   MILLRACE_RETURN_IF_ERROR(runner_->run());
   results.resize(fetches.size());
@@ -91,6 +93,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& prog
       prepared->runner_,
       BlockRunner::compile(*runtime_, prepared->program_->root(), *prepared->device_));
   prepared->runner_->bind(*prepared->locals_);
+  prepared->runner_->plan_memory();
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");
   return prepared;

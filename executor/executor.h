@@ -45,6 +45,8 @@ class PreparedProgram {
   Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
 
+  /// Bytes of the piece of memory that temporaries share; 0 before the first run.
+  [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
   [[nodiscard]] const Program& program() const { return *program_; }
   /// Names that feed ops set and fetch ops read, in order of their attribute `col`.
   [[nodiscard]] const std::vector<std::string>& feed_targets() const { return feed_targets_; }

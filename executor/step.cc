@@ -191,8 +191,11 @@ bool move_apart(Step& step, Value* const* table) {
 
 }  // namespace
 
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table) {
-  if (!step.inferred || !same_inputs(step, table)) MILLRACE_RETURN_IF_ERROR(infer(step, table));
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
+  if (!step.inferred || !same_inputs(step, table)) {
+    changed = true;
+    MILLRACE_RETURN_IF_ERROR(infer(step, table));
+  }
   const bool apart = !step.shared.empty() && move_apart(step, table);
   for (const Step::Result& result : step.results) {
     auto& tensor = table[step.outputs[result.output]]->as<Tensor>();

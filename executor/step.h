@@ -59,10 +59,12 @@ struct Step {
 /// Brings the outputs of a step to the dtype, dims and LoD that inference gives for its present
 /// inputs; inference runs again only if an input changed.
 ///
-/// \param table  values of the block
+/// \param table    values of the block
+/// \param changed  set to true if inference ran; else left alone
 /// \returns true if shared inputs were moved to their spares, so that the kernel must read
-/// inputs_apart Errors: those of inference; kResource.
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table);
+/// inputs_apart
+/// Errors: those of inference; kResource.
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed);
 
 /// kExecution if a required input has no content, naming slot and var.
 Status check_inputs(const Step& step, Value* const* table);

@@ -130,6 +130,45 @@ TEST_F(ExecutorTest, KeepsPersistableVarsInTheScope) {
   EXPECT_EQ(scope_.find_local("y"), nullptr);
 }
 
+// Four scales in a row need two places in turn, or one where each works in place.
+TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"a", "b", "c", "d", "e"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1}));
+  for (const char* const names : {"ab", "bc", "cd", "de"}) {
+    block.append_op("scale")
+        .set_input("X", std::string(1, names[0]))
+        .set_output("Out", std::string(1, names[1]))
+        .set_float("scale", 2);
+  }
+  const auto prepared = prepare(*program);
+  std::vector<Value> results;
+  // sizes fall, rise beyond what was planned, and fall again
+  for (const int64_t count : {32, 32, 8, 100, 100, 8}) {
+    NamedValues feeds;
+    feeds["a"] = tensor_value({count}, std::vector<float>(static_cast<size_t>(count), 1));
+    const Status status = prepared->run(feeds, {"e"}, results);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_THAT(floats(results[0]), testing::Each(16.0F));
+    EXPECT_EQ(results[0].get_if<Tensor>()->numel(), count);
+  }
+  EXPECT_EQ(prepared->memory_bytes(), 448);  // b, c and d in one place of 100 floats, rounded up
+}
+
+// What was not fetched before has to be kept from then on.
+TEST_F(ExecutorTest, FetchesOtherVarsInALaterRun) {
+  const auto prepared = prepare(*two_scales());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+    ASSERT_TRUE(prepared->run(feeds, {"y"}, results).ok());
+    EXPECT_THAT(floats(results[0]), ElementsAre(3, 5));
+  }
+}
+
 TEST_F(ExecutorTest, NamesAnOpItHasNoKernelFor) {
   auto program = Program::create();
   program->root().append_op("no_such_op").set_input("X", "x");

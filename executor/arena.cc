@@ -1,0 +1,145 @@
+#include "executor/arena.h"
+
+#include <algorithm>
+
+namespace millrace::executor {
+namespace {
+
+// Table entry of the first argument of a slot; -1 if there is none.
+int32_t first_of(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_t> args,
+                 llvm::StringRef name) {
+  size_t i = 0;
+  for (const Slot& slot : slots) {
+    if (op.name_of(slot.name) == name) return slot.args.size() == 1 ? args[i] : -1;
+    i += slot.args.size();
+  }
+  return -1;
+}
+
+}  // namespace
+
+Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary)
+    : temporary_(std::move(temporary)), uses_(temporary_.size()), release_(steps.size()) {
+  for (size_t s = 0; s < steps.size(); ++s) {
+    for (const int32_t index : steps[s].inputs) {
+      if (index < 0) continue;
+      // read before it is written: it carries something from run to run
+      if (uses_[static_cast<size_t>(index)].first < 0)
+        temporary_.reset(static_cast<unsigned>(index));
+      uses_[static_cast<size_t>(index)].last = static_cast<int64_t>(s);
+    }
+    for (const int32_t index : steps[s].outputs) {
+      if (index < 0) continue;
+      Use& use = uses_[static_cast<size_t>(index)];
+      if (use.first < 0) use.first = static_cast<int64_t>(s);
+      use.last = static_cast<int64_t>(s);
+    }
+  }
+  for (const unsigned index : temporary_.set_bits()) {
+    const int64_t last = uses_[index].last;
+    if (last >= 0) release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(index));
+  }
+  find_takeovers(steps);
+}
+
+void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
+  std::vector<bool> taken(uses_.size(), false);
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Step& step = steps[s];
+    for (const auto& [input, output] : step.def->inplace_pairs()) {
+      const int32_t from = first_of(*step.op, step.op->inputs(), step.inputs, input);
+      const int32_t to = first_of(*step.op, step.op->outputs(), step.outputs, output);
+      if (from < 0 || to < 0 || from == to || taken[static_cast<size_t>(from)]) continue;
+      const auto now = static_cast<int64_t>(s);
+      Use& taker = uses_[static_cast<size_t>(to)];
+      const Use& giver = uses_[static_cast<size_t>(from)];
+      if (giver.last != now || giver.first == now || taker.first != now || taker.takes_over >= 0)
+        continue;
+      taker.takes_over = from;
+      taken[static_cast<size_t>(from)] = true;
+    }
+  }
+}
+
+void Arena::keep(int32_t index, Value* const* table) {
+  const auto bit = static_cast<unsigned>(index);
+  if (bit >= temporary_.size() || !temporary_.test(bit)) return;
+  if (buffer_ != nullptr) drop(table);
+  temporary_.reset(bit);
+}
+
+void Arena::release(size_t step, Value* const* table) {
+  for (const int32_t index : release_[step]) {
+    if (!temporary_.test(static_cast<unsigned>(index))) continue;
+    auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor == nullptr) continue;
+    Use& use = uses_[static_cast<size_t>(index)];
+    use.bytes = std::max(use.bytes, tensor->bytes());
+    tensor->reset();
+  }
+}
+
+void Arena::drop(Value* const* table) {
+  for (const unsigned index : temporary_.set_bits()) {
+    if (auto* const tensor = table[index]->get_if<Tensor>()) tensor->reset();
+  }
+  buffer_.reset();
+  plan_ = {};
+}
+
+bool Arena::outgrown(Value* const* table) const {
+  for (const unsigned index : temporary_.set_bits()) {
+    const auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor != nullptr && tensor->bytes() > uses_[index].bytes) return true;
+  }
+  return false;
+}
+
+void Arena::note_sizes(Value* const* table) {
+  for (const unsigned index : temporary_.set_bits()) {
+    const auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor != nullptr) uses_[index].bytes = std::max(uses_[index].bytes, tensor->bytes());
+  }
+}
+
+Status Arena::after_run(Value* const* table, bool shapes_changed) {
+  if (buffer_ != nullptr) {
+    if (!shapes_changed || !outgrown(table)) return Ok();
+    note_sizes(table);
+    drop(table);
+  }
+  std::vector<LiveRange> ranges;
+  for (const unsigned index : temporary_.set_bits()) {
+    Use& use = uses_[index];
+    use.range = -1;
+    if (use.first < 0 || table[index]->get_if<Tensor>() == nullptr) continue;
+    use.range = static_cast<int32_t>(ranges.size());
+    ranges.push_back({use.first, use.last, use.bytes, -1});
+  }
+  for (const unsigned index : temporary_.set_bits()) {
+    const Use& use = uses_[index];
+    if (use.range < 0 || use.takes_over < 0) continue;
+    const Use& giver = uses_[static_cast<size_t>(use.takes_over)];
+    if (!temporary_.test(static_cast<unsigned>(use.takes_over)) || giver.range < 0 ||
+        giver.bytes < use.bytes)
+      continue;
+    ranges[static_cast<size_t>(use.range)].takes_over = giver.range;
+  }
+  plan_ = plan_memory(ranges);
+  MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
+  for (const unsigned index : temporary_.set_bits()) {
+    const Use& use = uses_[index];
+    if (use.range < 0) continue;
+    table[index]->get_if<Tensor>()->bind(
+        nullptr, buffer_->data() + plan_.offsets[static_cast<size_t>(use.range)],
+        static_cast<size_t>(use.bytes));
+  }
+  return Ok();
+}
+
+int64_t Arena::offset(int32_t index) const {
+  const int32_t range = buffer_ == nullptr ? -1 : uses_[static_cast<size_t>(index)].range;
+  return range < 0 ? -1 : plan_.offsets[static_cast<size_t>(range)];
+}
+
+}  // namespace millrace::executor

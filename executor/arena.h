@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/BitVector.h>
+
+#include "executor/memory_plan.h"
+#include "executor/step.h"
+#include "framework/tensor/buffer.h"
+
+namespace millrace::executor {
+
+/// The memory of a block's temporaries. The first run frees each temporary behind its last use and
+/// notes its size; then all get places in one piece of memory, by liveness, and further runs
+/// allocate nothing. A temporary that outgrows its place gets memory of its own until the next
+/// plan.
+///
+/// Which values are temporaries, and when they live, is said once in the constructor.
+class Arena {
+ public:
+  Arena() = default;
+  /// \param steps      the block's steps in order
+  /// \param temporary  table entries that are dense tensors of this block alone
+  Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary);
+
+  /// Keeps a value readable after the run (a fetch). Drops the present plan if it had not been
+  /// kept.
+  void keep(int32_t index, Value* const* table);
+
+  /// Frees what no later step uses; does nothing once the memory is planned.
+  void after_step(size_t step, Value* const* table) {
+    if (buffer_ == nullptr && !release_.empty()) release(step, table);
+  }
+  /// Plans memory after the first run, and again after a run in which something outgrew its place.
+  /// Errors: kResource.
+  Status after_run(Value* const* table, bool shapes_changed);
+
+  /// Bytes of all temporaries together, and the least that liveness allows; 0 before the first run.
+  [[nodiscard]] int64_t bytes() const { return plan_.bytes; }
+  [[nodiscard]] int64_t peak_live() const { return plan_.peak_live; }
+  /// Place of a table entry in the piece of memory; -1 if it has none.
+  [[nodiscard]] int64_t offset(int32_t index) const;
+
+ private:
+  struct Use {
+    int64_t first = -1;
+    int64_t last = -1;
+    int32_t takes_over = -1;  ///< table entry whose memory this one may continue to use
+    int64_t bytes = 0;        ///< largest size seen
+    int32_t range = -1;       ///< its range in the plan
+  };
+  void find_takeovers(llvm::ArrayRef<Step> steps);
+  void release(size_t step, Value* const* table);
+  void drop(Value* const* table);
+  bool outgrown(Value* const* table) const;
+  void note_sizes(Value* const* table);
+
+  llvm::BitVector temporary_;
+  std::vector<Use> uses_;
+  std::vector<llvm::SmallVector<int32_t, 2>> release_;
+  MemoryPlan plan_;
+  std::shared_ptr<Buffer> buffer_;
+};
+
+}  // namespace millrace::executor

@@ -1,0 +1,299 @@
+#include "io/npy.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+
+namespace millrace::io {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr size_t kMaxRank = 32;
+
+struct Header {
+  std::string type;  ///< "<f4"
+  bool fortran = false;
+  Dims dims;
+  size_t data_begin = 0;
+};
+
+// The header is a Python dict literal of three known keys; this reads exactly that.
+class DictReader {
+ public:
+  explicit DictReader(std::string_view text) : text_(text) {}
+
+  Status read(Header& header) {
+    if (!take('{')) return fail("'{'");
+    bool has_type = false;
+    bool has_order = false;
+    bool has_shape = false;
+    while (!take('}')) {
+      std::string key;
+      if (!read_string(key) || !take(':')) return fail("a key and ':'");
+      if (key == "descr") {
+        if (!read_string(header.type)) return fail("a plain type string");
+        has_type = true;
+      } else if (key == "fortran_order") {
+        if (!read_bool(header.fortran)) return fail("True or False");
+        has_order = true;
+      } else if (key == "shape") {
+        if (!read_shape(header.dims)) return fail("a tuple of sizes");
+        has_shape = true;
+      } else {
+        return InvalidData("npy header: unknown key '{}'", key);
+      }
+      if (!take(',') && peek() != '}') return fail("',' or '}'");
+    }
+    if (!has_type || !has_order || !has_shape)
+      return InvalidData("npy header: expected the keys descr, fortran_order and shape");
+    return Ok();
+  }
+
+ private:
+  Status fail(const char* expected) const {
+    return InvalidData("npy header: expected {} at byte {}", expected, at_);
+  }
+  void skip() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n')) ++at_;
+  }
+  char peek() {
+    skip();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool take(char c) {
+    if (peek() != c) return false;
+    ++at_;
+    return true;
+  }
+  bool read_string(std::string& out) {
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') return false;
+    const size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) return false;
+    out = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return true;
+  }
+  bool read_bool(bool& out) {
+    skip();
+    const std::string_view rest = text_.substr(at_);
+    out = rest.starts_with("True");
+    if (!out && !rest.starts_with("False")) return false;
+    at_ += out ? 4 : 5;
+    return true;
+  }
+  bool read_shape(Dims& dims) {
+    if (!take('(')) return false;
+    while (!take(')')) {
+      skip();
+      int64_t dim = -1;
+      const auto [end, error] =
+          std::from_chars(text_.data() + at_, text_.data() + text_.size(), dim);
+      if (error != std::errc() || dim < 0 || dims.size() == kMaxRank) return false;
+      dims.push_back(dim);
+      at_ = static_cast<size_t>(end - text_.data());
+      if (!take(',') && peek() != ')') return false;
+    }
+    return true;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+};
+
+StatusOr<Header> read_header(std::string_view bytes) {
+  if (!bytes.starts_with(kMagic) || bytes.size() < 12)
+    return InvalidData("no npy file: expected the bytes \\x93NUMPY at its start");
+  const auto version = static_cast<unsigned char>(bytes[6]);
+  if (version < 1 || version > 3)
+    return InvalidData("npy version: expected 1 to 3, found {}", version);
+  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(bytes[i])); };
+  const size_t begin = version == 1 ? 10 : 12;
+  const size_t length = version == 1 ? byte(8) | byte(9) << 8U
+                                     : byte(8) | byte(9) << 8U | byte(10) << 16U | byte(11) << 24U;
+  if (length > bytes.size() - begin) {
+    return InvalidData("npy header: expected {} bytes, found {}", length, bytes.size() - begin);
+  }
+  Header header;
+  header.data_begin = begin + length;
+  MILLRACE_RETURN_IF_ERROR(DictReader(bytes.substr(begin, length)).read(header));
+  return header;
+}
+
+struct ElementType {
+  DType dtype;
+  size_t size;
+  bool swapped = false;
+  bool is_unsigned = false;  ///< 32 or 64 bits that must fit the signed type
+};
+
+std::optional<ElementType> element_type(std::string_view type) {
+  if (type.size() < 3) return std::nullopt;
+  const char order = type[0];
+  if (order != '<' && order != '>' && order != '|' && order != '=') return std::nullopt;
+  struct Row {
+    std::string_view name;
+    ElementType type;
+  };
+  static constexpr Row kRows[] = {{"b1", {DType::kBool, 1}},
+                                  {"i1", {DType::kInt8, 1}},
+                                  {"u1", {DType::kUint8, 1}},
+                                  {"i2", {DType::kInt16, 2}},
+                                  {"u2", {DType::kInt16, 2}},
+                                  {"i4", {DType::kInt32, 4}},
+                                  {"u4", {DType::kInt32, 4, false, true}},
+                                  {"i8", {DType::kInt64, 8}},
+                                  {"u8", {DType::kInt64, 8, false, true}},
+                                  {"f2", {DType::kFloat16, 2}},
+                                  {"f4", {DType::kFloat32, 4}},
+                                  {"f8", {DType::kFloat64, 8}}};
+  for (const Row& row : kRows) {
+    if (row.name != type.substr(1)) continue;
+    ElementType found = row.type;
+    found.swapped = order == '>' && found.size > 1;
+    return found;
+  }
+  return std::nullopt;
+}
+
+void swap_bytes(std::byte* data, size_t count, size_t size) {
+  for (size_t i = 0; i < count; ++i) std::reverse(data + i * size, data + (i + 1) * size);
+}
+
+// Fortran order to C order.
+void reorder(const std::byte* from, Tensor& to, size_t size) {
+  const llvm::ArrayRef<int64_t> dims = to.dims();
+  std::vector<int64_t> index(dims.size(), 0);
+  std::vector<int64_t> strides(dims.size());
+  int64_t stride = 1;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    strides[i] = stride;
+    stride *= dims[i];
+  }
+  for (int64_t k = 0; k < to.numel(); ++k) {
+    int64_t at = 0;
+    for (size_t i = 0; i < dims.size(); ++i) at += index[i] * strides[i];
+    std::memcpy(to.raw() + static_cast<size_t>(k) * size, from + static_cast<size_t>(at) * size,
+                size);
+    for (size_t i = dims.size(); i-- > 0;) {
+      if (++index[i] < dims[i]) break;
+      index[i] = 0;
+    }
+  }
+}
+
+Status check_unsigned(const Tensor& tensor) {
+  const bool bad =
+      tensor.dtype() == DType::kInt32
+          ? std::ranges::any_of(tensor.values<int32_t>(), [](int32_t v) { return v < 0; })
+          : std::ranges::any_of(tensor.values<int64_t>(), [](int64_t v) { return v < 0; });
+  return bad ? InvalidData("npy: unsigned values beyond the range of {}",
+                           dtype_name(tensor.dtype()))
+             : Ok();
+}
+
+const char* npy_type(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return "|b1";
+    case DType::kInt8:
+      return "|i1";
+    case DType::kUint8:
+      return "|u1";
+    case DType::kInt16:
+      return "<i2";
+    case DType::kBfloat16:
+      return "<u2";
+    case DType::kInt32:
+      return "<i4";
+    case DType::kInt64:
+      return "<i8";
+    case DType::kFloat16:
+      return "<f2";
+    case DType::kFloat64:
+      return "<f8";
+    default:
+      return "<f4";
+  }
+}
+
+}  // namespace
+
+StatusOr<Tensor> parse_npy(std::string_view bytes) {
+  static_assert(std::endian::native == std::endian::little);
+  MILLRACE_ASSIGN_OR_RETURN(const Header header, read_header(bytes));
+  const std::optional<ElementType> type = element_type(header.type);
+  if (!type) {
+    return InvalidData("npy type '{}': expected bool, an integer, float16, float32 or float64",
+                       header.type);
+  }
+  const size_t available = bytes.size() - header.data_begin;
+  auto needed = static_cast<int64_t>(type->size);
+  for (const int64_t dim : header.dims) {
+    if (__builtin_mul_overflow(needed, dim, &needed))
+      return InvalidData("npy: the product of the sizes is too large");
+  }
+  if (static_cast<size_t>(needed) != available) {
+    return InvalidData("npy: expected {} bytes of data for its shape, found {}", needed, available);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(type->dtype, header.dims));
+  const auto* const data = reinterpret_cast<const std::byte*>(bytes.data() + header.data_begin);
+  if (header.fortran && header.dims.size() > 1) {
+    reorder(data, tensor, type->size);
+  } else if (needed > 0) {
+    std::memcpy(tensor.raw(), data, static_cast<size_t>(needed));
+  }
+  if (type->swapped) swap_bytes(tensor.raw(), static_cast<size_t>(tensor.numel()), type->size);
+  if (type->is_unsigned) MILLRACE_RETURN_IF_ERROR(check_unsigned(tensor));
+  if (tensor.dtype() == DType::kBool) {
+    for (uint8_t& v :
+         std::span(reinterpret_cast<uint8_t*>(tensor.raw()), static_cast<size_t>(tensor.numel())))
+      v = v != 0 ? 1 : 0;
+  }
+  return tensor;
+}
+
+StatusOr<Tensor> read_npy(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes,
+                            read_file(path, std::numeric_limits<int64_t>::max()));
+  StatusOr<Tensor> tensor = parse_npy(bytes);
+  if (!tensor.ok()) return std::move(tensor).status().in_file(path);
+  return tensor;
+}
+
+std::string npy_header(const Tensor& tensor) {
+  std::string dict =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': (", npy_type(tensor.dtype()));
+  for (size_t i = 0; i < tensor.rank(); ++i)
+    dict += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.dims()[i]);
+  dict += tensor.rank() == 1 ? ",), }" : "), }";
+  constexpr size_t kPrefix = 10;
+  const size_t total = (kPrefix + dict.size() + 1 + 63) / 64 * 64;
+  dict.append(total - kPrefix - dict.size() - 1, ' ');
+  dict += '\n';
+  std::string header(kMagic);
+  header += '\x01';
+  header += '\0';
+  header += static_cast<char>(dict.size() & 0xffU);
+  header += static_cast<char>(dict.size() >> 8U);
+  return header + dict;
+}
+
+StatusOr<Tensor> as_bfloat16(Tensor tensor) {
+  if (tensor.dtype() != DType::kInt16) {
+    return InvalidData("bfloat16: expected an array of uint16, found {}",
+                       dtype_name(tensor.dtype()));
+  }
+  const Dims dims(tensor.dims().begin(), tensor.dims().end());
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kBfloat16, dims));
+  return tensor;
+}
+
+}  // namespace millrace::io

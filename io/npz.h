@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "framework/base/status.h"
+#include "framework/tensor/value.h"
+
+namespace millrace::io {
+
+/// How much of an archive is read.
+struct NpzLimits {
+  int64_t max_members = 1'000'000;
+  int64_t max_total_bytes = int64_t{1} << 40;  ///< of all members, unpacked
+};
+
+/// The arrays of an npz archive by member name (without ".npy"), stored or deflated.
+///
+/// A member whose stated size its packed bytes cannot give is refused before anything is allocated.
+/// Errors: kNotFound, kIo; kInvalidData with file and member; kResource above a limit.
+StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path,
+                                                 const NpzLimits& limits = {});
+
+/// Values of an npz archive by var name, after the conventions of the command line: `<var>`;
+/// `<var>.lod0`, `<var>.lod1`, ... (int64 offsets); `<var>.rows` and `<var>.height` for selected
+/// rows; `<var>.0`, `<var>.1`, ... and `<var>.length` for an array; `<var>.dtype` = "bfloat16" for
+/// uint16 bits. Prefixes such as "step0/" stay part of the name.
+/// Errors: as read_npz(); kInvalidData for companions that do not fit.
+StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
+                                                   const NpzLimits& limits = {});
+
+/// An npz archive of the values after the same conventions, stored, in order of names, with a fixed
+/// time stamp: same values, same bytes. Values without content are left out.
+/// Errors: kInvalidData for values that no convention covers; kInternal.
+StatusOr<std::string> npz_bytes(const std::map<std::string, Value>& values);
+
+}  // namespace millrace::io

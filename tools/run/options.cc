@@ -1,0 +1,50 @@
+#include "tools/run/options.h"
+
+namespace millrace::tools {
+
+void add_run_options(Tool& tool, RunOptions& options) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("What is run");
+  app.add_option("--program", options.program, "program file")->type_name("FILE");
+  app.add_option("--startup", options.startup, "startup program, run once before")
+      ->type_name("FILE");
+  app.add_option("--params", options.params,
+                 "parameters: npz, combined file, or folder of one file a var")
+      ->type_name("PATH");
+  app.add_option("--model-dir", options.model_dir, "inference model folder")->type_name("DIR");
+  app.add_option("--params-filename", options.params_filename, "combined file in --model-dir")
+      ->type_name("NAME");
+  app.add_option("--batch", options.batch,
+                 "run every line {\"program\", \"feed\", \"fetch\", \"output\"} of a file")
+      ->type_name("LIST.jsonl");
+  app.option_defaults()->group("Data");
+  app.add_option("--feed", options.feeds, "in.npz, or x=x.npy; may be repeated")->type_name("FILE");
+  app.add_option("--lod", options.lods, "LoD offsets of a feed, a level each: x=0,2,5")
+      ->type_name("VAR=OFFSETS");
+  app.add_option("--feed-steps", options.feed_steps, "npz with members stepK/<var>")
+      ->type_name("FILE");
+  app.add_option("--fetch", options.fetches,
+                 "vars to return; default: the fetch targets of the program")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--steps", options.steps, "how often the program runs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+  app.add_option("--save-persistables", options.save_persistables,
+                 "npz with all persistable vars after the last step")
+      ->type_name("FILE");
+  app.add_option("--save-params", options.save_params,
+                 "persistable vars in the original's format: a folder (one file a var) or a file")
+      ->type_name("PATH");
+  app.option_defaults()->group("How");
+  app.add_option("--devices", options.devices, "cpu:N")->type_name("DEVICES");
+  app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
+      ->type_name("N");
+  app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");
+  app.add_option("--profile", options.profile, "write a Chrome trace")->type_name("FILE");
+  app.add_flag("--check-nan", options.check_nan,
+               "stop at the first op that writes a NaN or an infinity");
+  app.add_flag("--print-plan", options.print_plan, "print the steps and stop");
+  app.option_defaults()->group("Options");
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+
+/// Options of run-program.
+struct RunOptions {
+  std::string program;
+  std::string startup;
+  std::string params;              ///< npz, combined file, or folder of one file a var
+  std::string model_dir;           ///< inference model folder
+  std::string params_filename;     ///< combined file in model_dir
+  std::vector<std::string> feeds;  ///< "in.npz" or "x=x.npy"
+  std::vector<std::string> lods;   ///< "x=0,2,5", a level each
+  std::vector<std::string> fetches;
+  std::string feed_steps;
+  int64_t steps = 1;
+  std::string save_persistables;
+  std::string save_params;
+  std::string batch;
+  int64_t benchmark = 0;
+  int64_t warmup = 3;
+  std::string profile;
+  bool check_nan = false;
+  bool print_plan = false;
+  std::string devices = "cpu:1";
+};
+
+/// Adds the options to the tool.
+void add_run_options(Tool& tool, RunOptions& options);
+
+}  // namespace millrace::tools

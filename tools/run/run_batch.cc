@@ -1,0 +1,82 @@
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "tools/run/run_once.h"
+#include "tools/run/session.h"
+
+namespace millrace::tools {
+namespace {
+
+using executor::NamedValues;
+
+struct Case {
+  RunOptions options;
+  std::string output;
+};
+
+StatusOr<Case> parse_case(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
+  Case result;
+  const auto text = [&](const char* key, std::string& to) {
+    if (!json.contains(key)) return true;
+    if (!json[key].is_string()) return false;
+    to = json[key].get<std::string>();
+    return true;
+  };
+  std::string feed;
+  if (!text("program", result.options.program) || !text("feed", feed) ||
+      !text("output", result.output) || !text("params", result.options.params) ||
+      !text("startup", result.options.startup) || !text("model_dir", result.options.model_dir))
+    return InvalidData("expected strings in '{}'", line);
+  if (!feed.empty()) result.options.feeds.push_back(feed);
+  if (json.contains("fetch")) {
+    for (const auto& name : json["fetch"]) {
+      if (!name.is_string()) return InvalidData("fetch: expected a list of names in '{}'", line);
+      result.options.fetches.push_back(name.get<std::string>());
+    }
+  }
+  return result;
+}
+
+Status run_case(const Tool& tool, const std::string& line,
+                const std::shared_ptr<const executor::Runtime>& runtime) {
+  MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line));
+  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, one.options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(one.options));
+  const std::vector<std::string> fetches = wanted_fetches(one.options, session);
+  std::vector<Value> values;
+  if (Status status = session.prepared->run(feeds, fetches, values); !status.ok())
+    return std::move(status).in_file(session.name);
+  NamedValues results;
+  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  if (one.output.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
+  return write_file_atomically(one.output, bytes, Replace::kYes);
+}
+
+}  // namespace
+
+StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
+                        const std::shared_ptr<const executor::Runtime>& runtime) {
+  std::ifstream list(options.batch);
+  if (!list) return NotFound("cannot open '{}'", options.batch);
+  std::string line;
+  while (std::getline(list, line)) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    const Status status = run_case(tool, line, runtime);
+    nlohmann::json answer = {{"ok", status.ok()}};
+    if (!status.ok()) answer["error"] = status.to_string();
+    const std::string text =
+        answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+  return kDone;
+}
+
+}  // namespace millrace::tools

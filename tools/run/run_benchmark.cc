@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include <sys/resource.h>
+
+#include "framework/base/json_writer.h"
+#include "tools/run/run_once.h"
+#include "tools/run/session.h"
+
+namespace millrace::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using executor::NamedValues;
+
+double peak_rss_mb() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+double cpu_ms() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+// Rows of the first dense feed.
+int64_t batch_of(const NamedValues& feeds) {
+  for (const auto& [name, value] : feeds) {
+    const auto* const tensor = value.get_if<Tensor>();
+    if (tensor != nullptr && tensor->rank() > 0) return tensor->dim(0);
+  }
+  return 1;
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  return sorted[static_cast<size_t>(q * static_cast<double>(sorted.size() - 1) + 0.5)];
+}
+
+}  // namespace
+
+StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
+                            const std::shared_ptr<const executor::Runtime>& runtime) {
+  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options));
+  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  std::vector<Value> results;
+  const auto run = [&] {
+    return session.prepared->run(feeds, fetches, results).in_file(session.name);
+  };
+  for (int64_t i = 0; i < options.warmup; ++i) MILLRACE_RETURN_IF_ERROR(run());
+  std::vector<double> ms;
+  ms.reserve(static_cast<size_t>(options.benchmark));
+  const double cpu_before = cpu_ms();
+  for (int64_t i = 0; i < options.benchmark; ++i) {
+    const auto start = Clock::now();
+    MILLRACE_RETURN_IF_ERROR(run());
+    ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+  }
+  const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(options.benchmark);
+  std::sort(ms.begin(), ms.end());
+  JsonWriter out;
+  out.begin_object();
+  out.member("name", std::filesystem::path(session.name).filename().string());
+  out.member("steps", options.benchmark).member("threads", tool.common().threads);
+  out.member("devices", options.devices);
+  out.key("ms").begin_object();
+  out.member("min", ms.front()).member("p50", quantile(ms, 0.5));
+  out.member("p90", quantile(ms, 0.9)).member("max", ms.back()).end_object();
+  out.member("cpu_ms", cpu);
+  out.member("examples_per_s", static_cast<double>(batch_of(feeds)) * 1e3 / quantile(ms, 0.5));
+  out.member("peak_rss_mb", peak_rss_mb());
+  out.member("plan_ms", session.plan_ms).member("load_ms", session.load_ms).end_object();
+  std::string line = out.take();
+  std::erase(line, '\n');
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(line + "\n"));
+  return kDone;
+}
+
+}  // namespace millrace::tools

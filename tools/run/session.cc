@@ -1,0 +1,141 @@
+#include "tools/run/session.h"
+
+#include <chrono>
+#include <filesystem>
+
+#include "framework/base/errors.h"
+#include "io/npy.h"
+#include "tools/common/program_options.h"
+
+namespace millrace::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using executor::NamedValues;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+bool is_holder(const Var& var) {
+  return var.kind() == VarKind::kFeedMinibatch || var.kind() == VarKind::kFetchList ||
+         var.kind() == VarKind::kFeedList;
+}
+
+Status load_npz_params(const std::string& path, const Program& program, Scope& scope) {
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues values, io::read_values(path));
+  for (auto& [name, value] : values) {
+    const Var* const var = program.root().find_var(name);
+    if (var == nullptr || !var->persistable() || is_holder(*var)) continue;
+    scope.local(name) = std::move(value);
+  }
+  return Ok();
+}
+
+Status load_params(const RunOptions& options, Session& session) {
+  if (options.params.empty()) return Ok();
+  if (llvm::StringRef(options.params).endswith(".npz"))
+    return load_npz_params(options.params, *session.program, *session.scope);
+  return Unimplemented("--params: this build reads npz files only, '{}' is none", options.params);
+}
+
+Status run_startup(const Tool& tool, const RunOptions& options, const executor::Executor& executor,
+                   Session& session) {
+  if (options.startup.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
+                            read_program(tool, options.startup));
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
+                            executor.prepare(*startup, *session.scope));
+  std::vector<Value> none;
+  return prepared->run({}, {}, none).in_file(options.startup);
+}
+
+StatusOr<Lod> parse_lod_level(const std::string& flag, llvm::StringRef text, const Lod& before) {
+  std::vector<LodLevel> levels = before.levels();
+  LodLevel level;
+  while (!text.empty()) {
+    const auto [head, rest] = text.split(',');
+    int64_t offset = 0;
+    if (head.getAsInteger(10, offset)) {
+      return Status(StatusCode::kUsage,
+                    fmt::format("--lod {}: '{}' is no offset", flag, head.str()));
+    }
+    level.push_back(offset);
+    text = rest;
+  }
+  levels.push_back(std::move(level));
+  return Lod(std::move(levels));
+}
+
+Status apply_lods(const RunOptions& options, NamedValues& values) {
+  for (const std::string& flag : options.lods) {
+    const auto [name, offsets] = llvm::StringRef(flag).split('=');
+    const auto found = values.find(name.str());
+    Tensor* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
+    if (tensor == nullptr)
+      return {StatusCode::kUsage, fmt::format("--lod {}: there is no such feed", flag)};
+    MILLRACE_ASSIGN_OR_RETURN(Lod lod, parse_lod_level(flag, offsets, tensor->lod()));
+    tensor->set_lod(std::move(lod));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<NamedValues> read_feeds(const RunOptions& options) {
+  NamedValues values;
+  for (const std::string& feed : options.feeds) {
+    const auto [name, file] = llvm::StringRef(feed).split('=');
+    if (!file.empty() && !std::filesystem::exists(feed)) {
+      MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(file.str()));
+      values[name.str()].as<Tensor>() = std::move(tensor);
+      continue;
+    }
+    MILLRACE_ASSIGN_OR_RETURN(NamedValues more, io::read_values(feed));
+    for (auto& [key, value] : more) values[key] = std::move(value);
+  }
+  MILLRACE_RETURN_IF_ERROR(apply_lods(options, values));
+  return values;
+}
+
+StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
+                               const std::shared_ptr<const executor::Runtime>& runtime) {
+  Session session;
+  const auto start = Clock::now();
+  session.name = options.program;
+  if (!options.model_dir.empty())
+    return Unimplemented("--model-dir: this build has no reader of model folders");
+  if (session.name.empty())
+    return Status(StatusCode::kUsage, "nothing to run: give --program or --model-dir");
+  MILLRACE_ASSIGN_OR_RETURN(session.program, read_program(tool, session.name));
+  session.scope = std::make_unique<Scope>();
+  const executor::Executor executor(runtime,
+                                    {.threads = tool.common().threads, .seed = tool.common().seed});
+  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, session));
+  MILLRACE_RETURN_IF_ERROR(load_params(options, session));
+  session.load_ms = ms_since(start);
+  const auto loaded = Clock::now();
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+      executor.prepare(*session.program, *session.scope);
+  if (!prepared.ok()) return std::move(prepared).status().in_file(session.name);
+  session.prepared = *std::move(prepared);
+  session.plan_ms = ms_since(loaded);
+  return session;
+}
+
+std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session) {
+  return options.fetches.empty() ? session.prepared->fetch_targets() : options.fetches;
+}
+
+StatusOr<NamedValues> persistables(const Session& session) {
+  NamedValues values;
+  for (const Var& var : session.program->root().vars()) {
+    if (!var.persistable() || is_holder(var)) continue;
+    const Value* const value = session.scope->find_local(var.name());
+    if (value == nullptr || !value->initialized()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(values[var.name().str()], clone(*value));
+  }
+  return values;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+#include "io/npz.h"
+#include "tools/run/options.h"
+
+namespace millrace::tools {
+
+/// A program with its scope, ready to run: parameters loaded, startup program run.
+struct Session {
+  std::string name;  ///< the program's file, for messages
+  std::unique_ptr<Program> program;
+  std::unique_ptr<Scope> scope;
+  std::unique_ptr<executor::PreparedProgram> prepared;
+  double load_ms = 0;  ///< reading program and parameters
+  double plan_ms = 0;  ///< compiling
+};
+
+/// Opens what the options name. Errors: those of readers, the startup program and compilation.
+StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
+                               const std::shared_ptr<const executor::Runtime>& runtime);
+
+/// Values of --feed and --lod. Errors: kInvalidData, kNotFound, kUsage.
+StatusOr<executor::NamedValues> read_feeds(const RunOptions& options);
+
+/// Names of --fetch, else the program's own fetch targets.
+std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session);
+
+/// All persistable vars of block 0 that hold a value, feed and fetch holders left out.
+StatusOr<executor::NamedValues> persistables(const Session& session);
+
+}  // namespace millrace::tools

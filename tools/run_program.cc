@@ -1,0 +1,26 @@
+// run-program: inference and training on one machine.
+
+#include "executor/runtime.h"
+#include "tools/common/tool.h"
+#include "tools/run/options.h"
+#include "tools/run/run_once.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  Tool tool({.name = "run-program",
+             .purpose = "run a program: inference, training, timing",
+             .examples = {"run-program --model-dir MODEL --feed x=x.npy --output out.npz",
+                          "run-program --program main.pb --startup startup.pb \\\n"
+                          "      --feed-steps feeds.npz --steps 10 --fetch loss",
+                          "run-program --batch cases.jsonl"},
+             .exit_codes = {{0, "done"}, {4, "an op failed while running"}},
+             .notes = {}});
+  RunOptions options;
+  add_run_options(tool, options);
+  return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    const auto runtime = millrace::executor::standard_runtime();
+    if (!options.batch.empty()) return run_batch(tool, options, runtime);
+    if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
+    return run_once(tool, options, runtime);
+  });
+}
