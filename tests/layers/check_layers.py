@@ -33,6 +33,7 @@ THIRD_PARTY = {
     "oneDNN": (r"^(oneapi/)?dnnl", "kernels", "kernels"),
     "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
     "zstd": (r"^zstd", "io ps", ""),
+    "libzip": (r"^zip\.h$", "io", ""),
     "xxHash": (r"^xxhash", "io ps transpiler", ""),
     "NCCL": (r"^nccl", "executor", ""),
     "Gloo": (r"^gloo/", "executor", ""),
