@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,24 @@ namespace millrace::transpiler {
 struct RolePrograms {
   std::unique_ptr<Program> main;
   std::unique_ptr<Program> startup;
+};
+
+/// What the geo communicator must know of one parameter (an entry of the original's vars_info).
+struct GeoVar {
+  std::string origin;                  ///< the parameter
+  std::vector<std::string> var_names;  ///< its slices
+  std::vector<int64_t> sections;       ///< rows of each slice
+  std::vector<std::string> epmap;      ///< endpoint of each slice
+  bool is_sparse = false;              ///< only the rows that were looked up are sent
+  bool operator==(const GeoVar&) const = default;
+};
+
+/// What the geo communicator must know; no program carries it.
+struct GeoFacts {
+  int64_t push_nums = 100;   ///< steps between two pushes (geo_sgd_need_push_nums)
+  int64_t trainers = 1;      ///< a change is divided by their number
+  std::vector<GeoVar> vars;  ///< in pair order
+  bool operator==(const GeoFacts&) const = default;
 };
 
 /// Facts of the trainer program object that the format does not carry (the original keeps them as
@@ -28,6 +48,8 @@ struct ProgramProperties {
   int64_t nccl_comm_num = 1;
   bool use_hierarchical_allreduce = false;
   int64_t hierarchical_allreduce_inter_nranks = 0;
+  // geo
+  std::optional<GeoFacts> geo;
 };
 
 }  // namespace millrace::transpiler

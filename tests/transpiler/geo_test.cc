@@ -87,14 +87,18 @@ TEST_F(GeoTest, ServersAddWhatChanged) {
 
 TEST_F(GeoTest, TheCommunicatorLearnsWhereSlicesAre) {
   const GeoPrograms out = must_transpile();
-  ASSERT_EQ(out.vars_info.size(), 2u);
-  EXPECT_EQ(out.vars_info[0].origin, "w");
-  EXPECT_THAT(out.vars_info[0].var_names, ElementsAre("w.block0", "w.block1"));
-  EXPECT_THAT(out.vars_info[0].sections, ElementsAre(5000, 5000));
-  EXPECT_THAT(out.vars_info[0].epmap, ElementsAre("h:1", "h:2"));
-  EXPECT_TRUE(out.vars_info[0].is_sparse);
-  EXPECT_FALSE(out.vars_info[1].is_sparse);
-  EXPECT_THAT(out.vars_info[1].sections, ElementsAre(2));
+  ASSERT_TRUE(out.properties.geo.has_value());
+  EXPECT_EQ(out.properties.geo->trainers, 3);
+  EXPECT_EQ(out.properties.geo->push_nums, 100);
+  const std::vector<GeoVar>& vars = out.properties.geo->vars;
+  ASSERT_EQ(vars.size(), 2u);
+  EXPECT_EQ(vars[0].origin, "w");
+  EXPECT_THAT(vars[0].var_names, ElementsAre("w.block0", "w.block1"));
+  EXPECT_THAT(vars[0].sections, ElementsAre(5000, 5000));
+  EXPECT_THAT(vars[0].epmap, ElementsAre("h:1", "h:2"));
+  EXPECT_TRUE(vars[0].is_sparse);
+  EXPECT_FALSE(vars[1].is_sparse);
+  EXPECT_THAT(vars[1].sections, ElementsAre(2));
   EXPECT_EQ(out.overview.vars().size(), 3u);
   EXPECT_TRUE(out.properties.is_distributed);
   EXPECT_TRUE(out.properties.is_chief);
@@ -125,6 +129,11 @@ TEST_F(GeoTest, BrokenRoleVarsAreReportedWithTheirPlace) {
   EXPECT_THAT(result().notes(), ElementsAre("in pass 'geo-collect'"));
   sgd.set_strings("op_role_var", {"w", "gone"});
   EXPECT_EQ(result().message(), "op_role_var names \"gone\", which block 0 does not declare");
+}
+
+TEST_F(GeoTest, PushesNeedAPeriod) {
+  config_.geo_sgd_need_push_nums = 0;
+  EXPECT_EQ(refusal(), "geo_sgd_need_push_nums must be at least 1 (found 0)");
 }
 
 }  // namespace

@@ -52,8 +52,34 @@ TEST(SlicesJsonTest, ReadsBack) {
   EXPECT_EQ(slices_json(file->properties, file->overview), text);
 }
 
+ProgramProperties geo_properties() {
+  ProgramProperties properties = small_properties();
+  properties.geo = GeoFacts{.push_nums = 7,
+                            .trainers = 3,
+                            .vars = {{.origin = "w",
+                                      .var_names = {"w.block0", "w.block1"},
+                                      .sections = {2, 2},
+                                      .epmap = {"h:2", "h:1"},
+                                      .is_sparse = true}}};
+  return properties;
+}
+
+TEST(SlicesJsonTest, GeoCommunicatorsFindWhatTheyNeed) {
+  const std::string text = slices_json(geo_properties(), small_overview());
+  EXPECT_EQ(json::parse(text)["geo"], json::parse(R"({"push_nums": 7, "trainers": 3, "vars": [
+      {"name": "w", "var_names": ["w.block0", "w.block1"], "sections": [2, 2],
+       "epmap": ["h:2", "h:1"], "is_sparse": true}]})"));
+  const auto file = parse_slices_json(text);
+  ASSERT_TRUE(file.ok()) << file.status().to_string();
+  EXPECT_EQ(file->properties.geo, geo_properties().geo);
+  EXPECT_EQ(slices_json(file->properties, file->overview), text);
+  const std::string other = slices_json(small_properties(), small_overview());
+  EXPECT_FALSE(json::parse(other).contains("geo"));
+  EXPECT_FALSE(parse_slices_json(other)->properties.geo.has_value());
+}
+
 std::string refusal(const char* pointer, const json& value) {
-  json file = json::parse(slices_json(small_properties(), small_overview()));
+  json file = json::parse(slices_json(geo_properties(), small_overview()));
   file[json::json_pointer(pointer)] = value;
   return parse_slices_json(file.dump()).status().message();
 }
@@ -81,6 +107,15 @@ TEST(SlicesJsonTest, BadFilesAreRefused) {
             "slices.json: overview.vars[0].slice has dtype 99 and type 7, which do not exist");
   EXPECT_EQ(refusal("/overview/vars/0/offset", UINT64_MAX),
             "slices.json: overview.vars[0].offset is not an integer of 63 bits");
+  EXPECT_EQ(refusal("/geo", nullptr), "slices.json: geo is not an object");
+  EXPECT_EQ(refusal("/geo/vars", 1), "slices.json: geo.vars is not a list");
+  EXPECT_EQ(refusal("/geo/push_nums", 0),
+            "slices.json: geo has push_nums 0 and trainers 3, expected 1 or more");
+  EXPECT_EQ(refusal("/geo/vars/0/is_sparse", "False"),
+            "slices.json: geo.vars[0].is_sparse is not true or false");
+  EXPECT_EQ(refusal("/geo/vars/0/sections", {4}),
+            "slices.json: geo.vars[0] has 2 var_names, 1 sections and 2 epmap, expected as many of "
+            "each");
 }
 
 TEST(SlicesJsonTest, ImbalanceIsLargestOverMean) {

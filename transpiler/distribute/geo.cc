@@ -1,5 +1,6 @@
 #include "transpiler/distribute/geo.h"
 
+#include "framework/base/errors.h"
 #include "transpiler/distribute/geo_passes.h"
 #include "transpiler/distribute/pserver_program.h"
 #include "transpiler/distribute/run_steps.h"
@@ -30,6 +31,10 @@ StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
                                     const DistributeTranspilerConfig& config,
                                     const TranspileArguments& arguments,
                                     const ops::OpRegistry& registry) {
+  if (config.geo_sgd_need_push_nums < 1) {
+    return InvalidArgument("geo_sgd_need_push_nums must be at least 1 (found {})",
+                           config.geo_sgd_need_push_nums);
+  }
   DistributionJob job;
   MILLRACE_RETURN_IF_ERROR(set_up_job(config, arguments, job));
   job.arguments.sync_mode = false;
@@ -55,7 +60,8 @@ StatusOr<GeoPrograms> transpile_geo(const Program& main, const Program& startup,
     out.pservers.push_back(std::move(programs));
   }
   out.properties = job_properties(job);
-  out.vars_info = vars_info(job);
+  out.properties.geo = GeoFacts{
+      .push_nums = config.geo_sgd_need_push_nums, .trainers = job.trainers, .vars = vars_info(job)};
   out.overview = std::move(job.overview);
   return out;
 }

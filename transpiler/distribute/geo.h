@@ -11,22 +11,12 @@
 
 namespace millrace::transpiler {
 
-/// What the geo communicator must know of one parameter (the original's vars_info).
-struct GeoVar {
-  std::string origin;
-  std::vector<std::string> var_names;  ///< its slices
-  std::vector<int64_t> sections;       ///< rows of each slice
-  std::vector<std::string> epmap;      ///< endpoint of each slice
-  bool is_sparse = false;              ///< only the rows that were looked up are sent
-};
-
 /// Result of transpile_geo().
 struct GeoPrograms {
   RolePrograms trainer;
   std::vector<RolePrograms> pservers;  ///< in order of the endpoints
-  ProgramProperties properties;
+  ProgramProperties properties;  ///< with what the communicator must know
   VarsDistributed overview;
-  std::vector<GeoVar> vars_info;  ///< in pair order
 };
 
 /// Distributes a program for geo training: trainers optimize their own copy and now and then push

@@ -58,6 +58,18 @@ Json origin_json(const OriginSlices& origin) {
               {"bytes", slice_bytes(origin.origin)}, {"slices", std::move(slices)}};
 }
 
+Json geo_json(const GeoFacts& geo) {
+  Json vars = Json::array();
+  for (const GeoVar& var : geo.vars) {
+    vars.push_back(Json{{"name", var.origin},
+                        {"var_names", var.var_names},
+                        {"sections", var.sections},
+                        {"epmap", var.epmap},
+                        {"is_sparse", var.is_sparse}});
+  }
+  return Json{{"push_nums", geo.push_nums}, {"trainers", geo.trainers}, {"vars", std::move(vars)}};
+}
+
 }  // namespace
 
 std::vector<OriginSlices> slices_by_origin(const VarsDistributed& overview) {
@@ -116,12 +128,13 @@ std::string slices_json(const ProgramProperties& properties, const VarsDistribut
                            {"slices", server.slices}});
     shares.push_back(static_cast<double>(server.bytes()));
   }
-  const Json file{{"schema", kSlicesSchema},
-                  {"version", kSlicesVersion},
-                  {"overview", overview_json(properties, overview)},
-                  {"vars", std::move(vars)},
-                  {"servers", std::move(servers)},
-                  {"imbalance", imbalance(shares)}};
+  Json file{{"schema", kSlicesSchema},
+            {"version", kSlicesVersion},
+            {"overview", overview_json(properties, overview)},
+            {"vars", std::move(vars)},
+            {"servers", std::move(servers)},
+            {"imbalance", imbalance(shares)}};
+  if (properties.geo) file["geo"] = geo_json(*properties.geo);
   return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

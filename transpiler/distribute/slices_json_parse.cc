@@ -63,6 +63,7 @@ class Reader {
       out.push_back(item.get<std::string>());
     }
   }
+  [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }
   /// Null, with an error, if the member is absent or of another kind.
   const Json* list(const char* name) { return member(name, &Json::is_array, "a list"); }
   const Json* object(const char* name) { return member(name, &Json::is_object, "an object"); }
@@ -127,6 +128,44 @@ StatusOr<DistributedVar> read_var(const Json& item, const std::string& path) {
   return var;
 }
 
+StatusOr<GeoVar> read_geo_var(const Json& item, const std::string& path) {
+  Reader reader(item, path);
+  GeoVar var;
+  reader.read("name", var.origin);
+  reader.read("var_names", var.var_names);
+  reader.read("sections", var.sections);
+  reader.read("epmap", var.epmap);
+  reader.read("is_sparse", var.is_sparse);
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  if (var.var_names.size() != var.sections.size() || var.var_names.size() != var.epmap.size()) {
+    return InvalidData(
+        "slices.json: {} has {} var_names, {} sections and {} epmap, expected as many of each",
+        path, var.var_names.size(), var.sections.size(), var.epmap.size());
+  }
+  return var;
+}
+
+StatusOr<GeoFacts> read_geo(Reader& top) {
+  const Json* const object = top.object("geo");
+  if (object == nullptr) return top.status();
+  Reader reader(*object, "geo");
+  GeoFacts geo;
+  reader.read("push_nums", geo.push_nums);
+  reader.read("trainers", geo.trainers);
+  const Json* const vars = reader.list("vars");
+  MILLRACE_RETURN_IF_ERROR(reader.status());
+  if (geo.push_nums < 1 || geo.trainers < 1) {
+    return InvalidData("slices.json: geo has push_nums {} and trainers {}, expected 1 or more",
+                       geo.push_nums, geo.trainers);
+  }
+  for (const Json& item : *vars) {
+    MILLRACE_ASSIGN_OR_RETURN(GeoVar var,
+                              read_geo_var(item, fmt::format("geo.vars[{}]", geo.vars.size())));
+    geo.vars.push_back(std::move(var));
+  }
+  return geo;
+}
+
 Status check_schema(Reader& file) {
   std::string schema;
   int64_t version = 0;
@@ -167,6 +206,9 @@ StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
     MILLRACE_ASSIGN_OR_RETURN(DistributedVar var,
                               read_var(item, fmt::format("overview.vars[{}]", index++)));
     out.overview.add_distributed_var(std::move(var));
+  }
+  if (top.has("geo")) {
+    MILLRACE_ASSIGN_OR_RETURN(out.properties.geo, read_geo(top));
   }
   return out;
 }

@@ -72,7 +72,7 @@ class GeoRoles final : public FixedRoles {
       : FixedRoles(std::move(programs.trainer), std::move(programs.pservers),
                    std::move(programs.properties), std::move(programs.overview), trainers),
         push_every_(std::max<int64_t>(push_every, 1)) {
-    for (const GeoVar& var : programs.vars_info) {
+    for (const GeoVar& var : properties_.geo->vars) {
       if (var.is_sparse) sparse_.insert(var.var_names.begin(), var.var_names.end());
     }
   }
