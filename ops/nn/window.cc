@@ -18,7 +18,8 @@ Dims list_attr(const InferContext& ctx, llvm::StringRef name) {
   return {list.begin(), list.end()};
 }
 
-// Padding such that there are ceil(size / stride) places; the odd element goes behind.
+}  // namespace
+
 void pad_same(Window& window, llvm::ArrayRef<int64_t> input) {
   for (size_t i = 0; i < input.size(); ++i) {
     window.dilations[i] = 1;
@@ -31,8 +32,6 @@ void pad_same(Window& window, llvm::ArrayRef<int64_t> input) {
     window.after[i] = sum - sum / 2;
   }
 }
-
-}  // namespace
 
 bool channels_last(const InferContext& ctx, llvm::StringRef attr) {
   const auto format = ctx.attr<std::string>(attr);

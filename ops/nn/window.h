@@ -37,6 +37,10 @@ struct Window {
 StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> kernel,
                              llvm::ArrayRef<int64_t> input);
 
+/// Sets the padding such that there are ceil(size / stride) places, the odd element behind, and
+/// dilations of 1; leaves dims of unknown size unpadded.
+void pad_same(Window& window, llvm::ArrayRef<int64_t> input);
+
 /// True if the arithmetic of windows cannot overflow: size and the window's numbers along spatial
 /// dim i are known and below 2^31.
 bool window_is_sane(const Window& window, size_t i, int64_t size);

@@ -1,7 +1,14 @@
+#include "kernels/cpu/nn/nn.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_nn_kernels(KernelRegistry& /*registry*/) {}
+void add_nn_kernels(KernelRegistry& registry) {
+  add_batch_norm(registry);
+  add_batch_norm_grad(registry);
+  add_conv(registry);
+  add_conv_transpose(registry);
+  add_layer_norm(registry);
+}
 
 }  // namespace millrace::kernels

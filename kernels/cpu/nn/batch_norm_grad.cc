@@ -1,0 +1,128 @@
+#include "kernels/cpu/nn/batch_norm_grad.h"
+
+#include <cmath>
+
+#include "kernels/cpu/nn/nn.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Args {
+  explicit Args(const KernelSetup& op)
+      : x(op.input("X")),
+        dy(op.input("Y@GRAD")),
+        scale(op.input("Scale")),
+        saved_mean(op.input("SavedMean")),
+        saved_variance(op.input("SavedVariance")),
+        mean(op.input(op.input("Mean") ? "Mean" : "MeanOut")),
+        variance(op.input(op.input("Variance") ? "Variance" : "VarianceOut")),
+        dx(op.output("X@GRAD")),
+        dscale(op.output("Scale@GRAD")),
+        dbias(op.output("Bias@GRAD")) {}
+  ArgIndex x, dy, scale, saved_mean, saved_variance, mean, variance;
+  ArgIndex dx, dscale, dbias;
+};
+
+struct Attrs {
+  double epsilon = 0;
+  bool channels_last = false;
+  bool global = false;
+};
+
+// Gradients of a channel with one element, which the forward op passed on.
+template <typename T>
+void pass_through(const BatchNormGrad<T>& g, int64_t channels) {
+  if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels, g.dx);
+  std::fill_n(g.dscale, channels, Compute<T>{0});
+  std::fill_n(g.dbias, channels, Compute<T>{0});
+}
+
+// The statistics the forward op used; those of running variance need `deviation` as memory.
+template <typename T>
+Status find_statistics(const KernelContext& ctx, const Args& args, const Attrs& attrs,
+                       BatchNormGrad<T>& g, Compute<T>* deviation, int64_t n) {
+  using C = Compute<T>;
+  const char* const mean_slot = attrs.global ? "Mean" : "SavedMean";
+  const char* const variance_slot = attrs.global ? "Variance" : "SavedVariance";
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean,
+                            needed(ctx, attrs.global ? args.mean : args.saved_mean, mean_slot));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const Tensor* const variance,
+      needed(ctx, attrs.global ? args.variance : args.saved_variance, variance_slot));
+  MILLRACE_ASSIGN_OR_RETURN(g.mean, channel_values<C>(mean, mean_slot, n));
+  MILLRACE_ASSIGN_OR_RETURN(g.deviation, channel_values<C>(variance, variance_slot, n));
+  if (!attrs.global) return Ok();
+  for (int64_t c = 0; c < n; ++c)
+    deviation[c] = C{1} / std::sqrt(g.deviation[c] + static_cast<C>(attrs.epsilon));
+  g.deviation = deviation;
+  return Ok();
+}
+
+template <typename T>
+Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
+  using C = Compute<T>;
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
+  const Tensor& dy = *ctx.find_in(args.dy);
+  MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
+  if (x->rank() < 2) return ctx.error("X must have at least 2 dims, found {}", describe(*x));
+  const ChannelLayout l(x->dims(), attrs.channels_last);
+  const int64_t n = l.channels;
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
+                            ctx.device().scratch(static_cast<size_t>(6 * n) * sizeof(C)));
+  C* const scratch = reinterpret_cast<C*>(memory);
+  BatchNormGrad<T> g{};
+  g.x = x->data<T>();
+  g.dy = dy.data<T>();
+  g.work = scratch;
+  g.constant_statistics = attrs.global;
+  MILLRACE_ASSIGN_OR_RETURN(g.scale, channel_values<C>(ctx.find_in(args.scale), "Scale", n));
+  MILLRACE_RETURN_IF_ERROR(find_statistics(ctx, args, attrs, g, scratch + 3 * n, n));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *x));
+  if (dx != nullptr) g.dx = dx->data<T>();
+  MILLRACE_ASSIGN_OR_RETURN(g.dscale,
+                            channel_results<C>(ctx.find_out(args.dscale), "Scale@GRAD", n));
+  MILLRACE_ASSIGN_OR_RETURN(g.dbias, channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", n));
+  if (g.dscale == nullptr) g.dscale = scratch + 4 * n;
+  if (g.dbias == nullptr) g.dbias = scratch + 5 * n;
+  if (l.of_channel() == 1 && !attrs.global) {
+    pass_through(g, n);
+    return Ok();
+  }
+  l.for_channels(ctx.device(),
+                 [&](int64_t begin, int64_t end) { batch_norm_gradient(g, l, begin, end); });
+  return Ok();
+}
+
+Status zero_all(const KernelContext& ctx, const Args& args) {
+  for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
+    if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
+  }
+  return Ok();
+}
+
+StatusOr<Kernel> batch_norm_grad(const KernelSetup& op) {
+  if (op.attr<bool>("fuse_with_relu")) {
+    return Status(StatusCode::kUnimplemented,
+                  "batch_norm with attribute 'fuse_with_relu' has no gradient");
+  }
+  const Args args(op);
+  Attrs attrs;
+  attrs.epsilon = op.attr<float>("epsilon");
+  attrs.channels_last = channels_last(op, "data_layout");
+  attrs.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
+  return Kernel([args, attrs](const KernelContext& ctx) -> Status {
+    if (ctx.find_in(args.dy) == nullptr) return zero_all(ctx, args);
+    return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
+      return run_gradient<typename decltype(tag)::type>(ctx, args, attrs);
+    });
+  });
+}
+
+}  // namespace
+
+void add_batch_norm_grad(KernelRegistry& registry) {
+  registry.add("batch_norm_grad", batch_norm_grad);
+  registry.add("sync_batch_norm_grad", batch_norm_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "kernels/cpu/nn/channel_moments.h"
+
+namespace millrace::kernels {
+
+/// Operands of the gradient of a batch normalisation; vectors have one element a channel, absent
+/// ones are null.
+template <typename T>
+struct BatchNormGrad {
+  using C = Compute<T>;
+  const T* x;
+  const T* dy;
+  const C* scale;
+  const C* mean;       ///< that the forward op subtracted
+  const C* deviation;  ///< 1 / sqrt(variance + epsilon) that it multiplied with
+  T* dx;               ///< may be x or dy
+  C* dscale;           ///< never null, as dbias
+  C* dbias;
+  C* work;  ///< three elements a channel
+  bool constant_statistics;
+};
+
+/// dbias = sum of dy; dscale = sum of dy * (x - mean) * deviation; dx, where the statistics depend
+/// on x too unless they are constant.
+template <typename T>
+void batch_norm_gradient(const BatchNormGrad<T>& g, const ChannelLayout& l, int64_t begin,
+                         int64_t end) {
+  using C = Compute<T>;
+  const T* const x = g.x;
+  const T* const dy = g.dy;
+  const C* const mean = g.mean;
+  sum_channel_range(l, begin, end, g.dbias,
+                    [dy](int64_t) { return [dy](int64_t at) { return static_cast<C>(dy[at]); }; });
+  sum_channel_range(l, begin, end, g.dscale, [x, dy, mean](int64_t c) {
+    return [x, dy, middle = mean[c]](int64_t at) {
+      return static_cast<C>(dy[at]) * (static_cast<C>(x[at]) - middle);
+    };
+  });
+  C* const factor = g.work;
+  C* const shift = factor + l.channels;
+  C* const tilt = shift + l.channels;
+  const C share = g.constant_statistics ? C{0} : C{1} / static_cast<C>(l.of_channel());
+  for (int64_t c = begin; c < end; ++c) {
+    g.dscale[c] *= g.deviation[c];
+    factor[c] = g.scale == nullptr ? g.deviation[c] : g.deviation[c] * g.scale[c];
+    shift[c] = g.dbias[c] * share;
+    tilt[c] = g.deviation[c] * g.dscale[c] * share;
+  }
+  if (g.dx == nullptr) return;
+  if (g.constant_statistics) {
+    map_channel_range(l, begin, end, g.dx, [dy, factor](int64_t c) {
+      return [dy, times = factor[c]](int64_t at) { return static_cast<C>(dy[at]) * times; };
+    });
+    return;
+  }
+  // The mean of dy and what dy has of the normalised x drop out.
+  map_channel_range(l, begin, end, g.dx, [x, dy, mean, factor, shift, tilt](int64_t c) {
+    return
+        [x, dy, middle = mean[c], times = factor[c], less = shift[c], slope = tilt[c]](int64_t at) {
+          const C distance = static_cast<C>(x[at]) - middle;
+          return times * (static_cast<C>(dy[at]) - less - distance * slope);
+        };
+  });
+}
+
+}  // namespace millrace::kernels

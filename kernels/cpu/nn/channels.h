@@ -1,0 +1,69 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/tensor/tensor.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/window.h"
+#include "kernels/device.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+
+/// Where the channels of images stand: element i of channel c of part n is at
+/// (n * channels + c) * inner + i. Parts are images where channels come first, else pixels.
+struct ChannelLayout {
+  ChannelLayout(llvm::ArrayRef<int64_t> dims, bool last) {
+    int64_t all = 1;
+    for (const int64_t dim : dims) all *= dim;
+    channels = channel_count(dims, last);
+    if (!last) {
+      for (const int64_t dim : dims.drop_front(2)) inner *= dim;
+    }
+    const int64_t part = channels * inner;
+    outer = part == 0 ? 0 : all / part;
+  }
+
+  /// Elements of one channel.
+  [[nodiscard]] int64_t of_channel() const { return outer * inner; }
+
+  /// Calls body(begin, end) for ranges of channels: one channel at a time where they are planes, as
+  /// many as possible where they are columns.
+  template <typename Body>
+  void for_channels(CpuDevice& device, Body&& body) const {
+    constexpr int64_t kGrain = 32768;
+    const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(of_channel(), 1), 1);
+    device.parallel_for(channels, grain, [&](int64_t begin, int64_t end) {
+      if (inner == 1) return body(begin, end);
+      for (int64_t c = begin; c < end; ++c) body(c, c + 1);
+    });
+  }
+
+  int64_t outer = 0;
+  int64_t channels = 0;
+  int64_t inner = 1;
+};
+
+/// A vector of one value for each channel (or column) that an op reads. Null if it is absent.
+/// Errors: wrong element type or number of elements, naming the slot.
+template <typename T>
+StatusOr<const T*> channel_values(const Tensor* tensor, const char* slot, int64_t count) {
+  if (tensor == nullptr) return static_cast<const T*>(nullptr);
+  if (tensor->dtype() == kDTypeOf<T> && tensor->numel() == count) return tensor->data<T>();
+  return KernelContext::error("{} must have {} elements of type {}, found {}", slot, count,
+                              dtype_name(kDTypeOf<T>), describe(*tensor));
+}
+/// The same for an output that shape inference has sized.
+template <typename T>
+StatusOr<T*> channel_results(Tensor* tensor, const char* slot, int64_t count) {
+  if (tensor == nullptr) return static_cast<T*>(nullptr);
+  if (tensor->dtype() == kDTypeOf<T> && tensor->numel() == count) return tensor->data<T>();
+  return KernelContext::error("{} must have {} elements of type {}, found {}", slot, count,
+                              dtype_name(kDTypeOf<T>), describe(*tensor));
+}
+
+/// Errors: a and b differ in element type or dims; names both slots.
+Status check_alike(const Tensor& a, const char* slot_a, const Tensor& b, const char* slot_b);
+
+}  // namespace millrace::kernels

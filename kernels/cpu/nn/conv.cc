@@ -1,0 +1,157 @@
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/conv_pass.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+ConvAttrs read_attrs(const KernelSetup& op) {
+  ConvAttrs attrs;
+  attrs.window = read_window_attrs(op);
+  attrs.groups = op.attr<int64_t>("groups");
+  attrs.channels_last = channels_last(op, "data_format");
+  return attrs;
+}
+
+Status add_residual(const Tensor& residual, Tensor& out) {
+  if (residual.dtype() != out.dtype() || residual.dims() != out.dims()) {
+    return KernelContext::error("ResidualData must be like Output {}, found {}", describe(out),
+                                describe(residual));
+  }
+  return dispatch<FloatTypes>(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const from = residual.data<T>();
+    T* const to = out.data<T>();
+    for (int64_t i = 0; i < out.numel(); ++i) to[i] += from[i];
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> conv(const KernelSetup& op) {
+  const ArgIndex input = op.input("Input");
+  const ArgIndex filter = op.input("Filter");
+  const ArgIndex bias = op.input("Bias");
+  const ArgIndex residual = op.input("ResidualData");
+  const ArgIndex output = op.output("Output");
+  const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kForward, read_attrs(op));
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Tensor& out = ctx.out(output);
+    if (out.numel() == 0) return Ok();
+    MILLRACE_RETURN_IF_ERROR(
+        pass->run(ctx.device(), ctx.in(input), ctx.in(filter), out, ctx.find_in(bias)));
+    const Tensor* const summand = ctx.find_in(residual);
+    return summand == nullptr ? Ok() : add_residual(*summand, out);
+  });
+}
+
+// Arguments of a gradient op: operands and where results go.
+struct GradArgs {
+  explicit GradArgs(const KernelSetup& op)
+      : input(op.input("Input")),
+        filter(op.input("Filter")),
+        output_grad(op.input("Output@GRAD")),
+        input_grad(op.output("Input@GRAD")),
+        filter_grad(op.output("Filter@GRAD")),
+        bias_grad(op.output("Bias@GRAD")) {}
+  ArgIndex input, filter, output_grad, input_grad, filter_grad, bias_grad;
+};
+
+// Both gradients of a convolution or of a transposed one.
+struct Gradients {
+  Gradients(const KernelSetup& op, const ConvAttrs& attrs)
+      : args(op),
+        transposed(attrs.transposed),
+        data(transposed ? ConvPass::Kind::kForward : ConvPass::Kind::kBackwardData, attrs),
+        weights(ConvPass::Kind::kBackwardWeights, attrs) {}
+
+  Status run(const KernelContext& ctx);
+
+  GradArgs args;
+  bool transposed;
+  ConvPass data;
+  ConvPass weights;
+};
+
+Status Gradients::run(const KernelContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.input, "Input"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, args.filter, "Filter"));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.input_grad, *x));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, args.filter_grad, *w));
+  const Tensor* const dy = ctx.find_in(args.output_grad);
+  if (dy == nullptr || dy->numel() == 0) {
+    if (dx != nullptr) fill_zero(*dx);
+    if (dw != nullptr) fill_zero(*dw);
+    return Ok();
+  }
+  if (dx != nullptr && dx->numel() > 0) {
+    MILLRACE_RETURN_IF_ERROR(transposed ? data.run(ctx.device(), *dy, *w, *dx)
+                                        : data.run(ctx.device(), *dx, *w, *dy));
+  }
+  if (dw == nullptr || dw->numel() == 0) return Ok();
+  return transposed ? weights.run(ctx.device(), *dy, *dw, *x)
+                    : weights.run(ctx.device(), *x, *dw, *dy);
+}
+
+StatusOr<Kernel> conv_grad(const KernelSetup& op) {
+  const ConvAttrs attrs = read_attrs(op);
+  const auto gradients = std::make_shared<Gradients>(op, attrs);
+  return Kernel([gradients, last = attrs.channels_last](const KernelContext& ctx) -> Status {
+    MILLRACE_RETURN_IF_ERROR(gradients->run(ctx));
+    Tensor* const db = ctx.find_out(gradients->args.bias_grad);
+    if (db == nullptr) return Ok();
+    const Tensor* const dy = ctx.find_in(gradients->args.output_grad);
+    if (dy != nullptr) return sum_channels(*dy, *db, last);
+    fill_zero(*db);
+    return Ok();
+  });
+}
+
+// A transposed convolution is the gradient of a convolution with the same filter.
+ConvAttrs read_transposed_attrs(const KernelSetup& op) {
+  ConvAttrs attrs = read_attrs(op);
+  // The three-dimensional op takes NDHWC for NCDHW.
+  attrs.channels_last = op.attr<std::string>("data_format") == "NHWC";
+  attrs.transposed = true;
+  return attrs;
+}
+
+StatusOr<Kernel> conv_transpose(const KernelSetup& op) {
+  const ArgIndex input = op.input("Input");
+  const ArgIndex filter = op.input("Filter");
+  const ArgIndex bias = op.input("Bias");
+  const ArgIndex output = op.output("Output");
+  const ConvAttrs attrs = read_transposed_attrs(op);
+  const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kBackwardData, attrs);
+  return Kernel([=, last = attrs.channels_last](const KernelContext& ctx) -> Status {
+    Tensor& out = ctx.out(output);
+    if (out.numel() == 0) return Ok();
+    MILLRACE_RETURN_IF_ERROR(pass->run(ctx.device(), out, ctx.in(filter), ctx.in(input)));
+    const Tensor* const summand = ctx.find_in(bias);
+    return summand == nullptr ? Ok() : add_channel_bias(out, *summand, last);
+  });
+}
+
+StatusOr<Kernel> conv_transpose_grad(const KernelSetup& op) {
+  const auto gradients = std::make_shared<Gradients>(op, read_transposed_attrs(op));
+  return Kernel([gradients](const KernelContext& ctx) { return gradients->run(ctx); });
+}
+
+}  // namespace
+
+void add_conv(KernelRegistry& registry) {
+  for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"}) registry.add(type, conv);
+  for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad", "conv3d_grad"})
+    registry.add(type, conv_grad);
+}
+
+void add_conv_transpose(KernelRegistry& registry) {
+  for (const char* const type :
+       {"conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose"})
+    registry.add(type, conv_transpose);
+  for (const char* const type :
+       {"conv2d_transpose_grad", "depthwise_conv2d_transpose_grad", "conv3d_transpose_grad"})
+    registry.add(type, conv_transpose_grad);
+}
+
+}  // namespace millrace::kernels

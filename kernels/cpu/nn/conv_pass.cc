@@ -1,0 +1,185 @@
+#include "kernels/cpu/nn/conv_pass.h"
+
+#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/plain_conv.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+Status misfit(const char* what, const Tensor& src, const Tensor& weights, const Tensor& dst) {
+  return KernelContext::error("{}: images {} and {}, filter {}", what, describe(src), describe(dst),
+                              describe(weights));
+}
+
+// Inference has seen forward ops; gradient ops may pass anything.
+Status check_operands(const Tensor& src, const Tensor& weights, const Tensor& dst,
+                      const ConvAttrs& attrs) {
+  if (src.dtype() != weights.dtype() || src.dtype() != dst.dtype())
+    return misfit("element types of a convolution differ", src, weights, dst);
+  const size_t rank = src.rank();
+  if (rank < 3 || rank > 5 || weights.rank() != rank || dst.rank() != rank)
+    return misfit("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
+  const int64_t out = channel_count(dst.dims(), attrs.channels_last);
+  const int64_t in = channel_count(src.dims(), attrs.channels_last);
+  const int64_t groups = attrs.groups;
+  if (groups < 1 || src.dim(0) != dst.dim(0) || weights.dim(0) != out || out % groups != 0 ||
+      in % groups != 0 || weights.dim(1) != in / groups)
+    return misfit("batch or channels of a convolution do not fit", src, weights, dst);
+  return Ok();
+}
+
+dnn::Desc weights_desc(const Tensor& weights, int64_t groups) {
+  if (groups == 1) return dnn::dense(weights.dtype(), weights.dims());
+  Dims dims(weights.dims().begin(), weights.dims().end());
+  dims[0] /= groups;
+  dims.insert(dims.begin(), groups);
+  return dnn::dense(weights.dtype(), dims);
+}
+
+StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& src,
+                                         const Tensor& weights, const Tensor& dst) {
+  MILLRACE_RETURN_IF_ERROR(check_operands(src, weights, dst, attrs));
+  const auto size = spatial_dims(src.dims(), attrs.channels_last);
+  const auto places = spatial_dims(dst.dims(), attrs.channels_last);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const ops::Window window,
+      window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
+  for (size_t i = 0; i < size.size(); ++i) {
+    if (ops::window_places(window, i, size[i]) != places[i])
+      return misfit("the window does not have that many places", src, weights, dst);
+  }
+  dnn::Convolution spec;
+  spec.src = dnn::image(src, attrs.channels_last);
+  spec.weights = weights_desc(weights, attrs.groups);
+  spec.dst = dnn::image(dst, attrs.channels_last);
+  spec.strides = window.strides;
+  spec.dilations = window.dilations;
+  spec.before = window.before;
+  spec.after = window.after;
+  return spec;
+}
+
+}  // namespace
+
+StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const Tensor& src,
+                                               const Tensor& weights, const Tensor& dst,
+                                               bool bias) const {
+  MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, src, weights, dst));
+  spec.bias = bias;
+  Prepared prepared{spec, std::nullopt};
+  if (src.dtype() == DType::kFloat64 || src.numel() == 0 || weights.numel() == 0) return prepared;
+  auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
+                   : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
+                                                  : dnn::convolution_backward_weights(device, spec);
+  if (primitive.ok()) {
+    prepared.primitive = std::move(primitive).value();
+  } else if (primitive.status().code() != StatusCode::kUnimplemented) {
+    return std::move(primitive).status();
+  }
+  return prepared;
+}
+
+Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitive,
+                               const Tensor& src, const Tensor& weights, const Tensor& dst,
+                               const Tensor* bias) const {
+  using dnn::Arg;
+  switch (kind_) {
+    case Kind::kForward:
+      return primitive.run(device, {{Arg::kSrc, src.raw()},
+                                    {Arg::kWeights, weights.raw()},
+                                    {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
+                                    {Arg::kDst, dst.raw()}});
+    case Kind::kBackwardData:
+      return primitive.run(
+          device,
+          {{Arg::kDiffDst, dst.raw()}, {Arg::kWeights, weights.raw()}, {Arg::kDiffSrc, src.raw()}});
+    case Kind::kBackwardWeights:
+      return primitive.run(
+          device,
+          {{Arg::kSrc, src.raw()}, {Arg::kDiffDst, dst.raw()}, {Arg::kDiffWeights, weights.raw()}});
+  }
+  return Ok();
+}
+
+template <typename T>
+Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, const Tensor& src,
+                           const Tensor& weights, const Tensor& dst) const {
+  // The result is the caller's own tensor, see run().
+  const auto result = [](const Tensor& tensor) { return const_cast<T*>(tensor.data<T>()); };
+  switch (kind_) {
+    case Kind::kForward:
+      return plain_convolution(device, spec, src.data<T>(), weights.data<T>(), result(dst));
+    case Kind::kBackwardData:
+      return plain_convolution_backward_data(device, spec, dst.data<T>(), weights.data<T>(),
+                                             result(src));
+    case Kind::kBackwardWeights:
+      return plain_convolution_backward_weights(device, spec, src.data<T>(), dst.data<T>(),
+                                                result(weights));
+  }
+  return Ok();
+}
+
+Status ConvPass::run(CpuDevice& device, const Tensor& src, const Tensor& weights, const Tensor& dst,
+                     const Tensor* bias) {
+  llvm::SmallVector<int64_t, 16> key(src.dims().begin(), src.dims().end());
+  key.append(weights.dims().begin(), weights.dims().end());
+  key.append(dst.dims().begin(), dst.dims().end());
+  key.append({static_cast<int64_t>(src.dtype()), static_cast<int64_t>(weights.dtype()),
+              static_cast<int64_t>(dst.dtype()), bias != nullptr ? 1 : 0});
+  MILLRACE_ASSIGN_OR_RETURN(const Prepared* const prepared, cache_.get(key, [&] {
+    return prepare(device, src, weights, dst, bias != nullptr);
+  }));
+  if (prepared->primitive)
+    return run_primitive(device, *prepared->primitive, src, weights, dst, bias);
+  MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(src.dtype(), [&](auto tag) {
+    return run_plain<typename decltype(tag)::type>(device, prepared->spec, src, weights, dst);
+  }));
+  if (bias == nullptr) return Ok();
+  Tensor result = dst.share();
+  return add_channel_bias(result, *bias, attrs_.channels_last);
+}
+
+Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last) {
+  const ChannelLayout layout(images.dims(), channels_last);
+  if (bias.dtype() != images.dtype() || bias.numel() != layout.channels) {
+    return KernelContext::error("Bias must have one element for each channel of {}, found {}",
+                                describe(images), describe(bias));
+  }
+  return dispatch<FloatTypes>(images.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* at = images.data<T>();
+    for (int64_t n = 0; n < layout.outer; ++n) {
+      for (int64_t c = 0; c < layout.channels; ++c) {
+        const T value = bias.data<T>()[c];
+        for (int64_t i = 0; i < layout.inner; ++i) at[i] += value;
+        at += layout.inner;
+      }
+    }
+    return Ok();
+  });
+}
+
+Status sum_channels(const Tensor& images, Tensor& sums, bool channels_last) {
+  if (images.rank() < 3) return KernelContext::error("expected images, found {}", describe(images));
+  const ChannelLayout layout(images.dims(), channels_last);
+  if (sums.dtype() != images.dtype() || sums.numel() != layout.channels) {
+    return KernelContext::error("Bias must have one element for each channel of {}, found {}",
+                                describe(images), describe(sums));
+  }
+  fill_zero(sums);
+  return dispatch<FloatTypes>(images.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* at = images.data<T>();
+    for (int64_t n = 0; n < layout.outer; ++n) {
+      for (int64_t c = 0; c < layout.channels; ++c) {
+        sums.data<T>()[c] += lane_sum<T>(layout.inner, [at](int64_t i) { return at[i]; });
+        at += layout.inner;
+      }
+    }
+    return Ok();
+  });
+}
+
+}  // namespace millrace::kernels

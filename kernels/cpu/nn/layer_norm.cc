@@ -1,0 +1,246 @@
+#include <cmath>
+
+#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+// Rows of a tensor: the dims before begin_norm_axis count them.
+struct Rows {
+  int64_t count = 1;
+  int64_t width = 1;
+};
+
+StatusOr<Rows> rows_of(const Tensor& x, int64_t axis) {
+  if (axis < 0 || axis > static_cast<int64_t>(x.rank())) {
+    return KernelContext::error("attribute 'begin_norm_axis' is {}, X is {}", axis, describe(x));
+  }
+  Rows rows;
+  for (size_t i = 0; i < x.rank(); ++i)
+    (static_cast<int64_t>(i) < axis ? rows.count : rows.width) *= x.dims()[i];
+  return rows;
+}
+
+int64_t row_grain(int64_t width) {
+  return std::max<int64_t>(32768 / std::max<int64_t>(width, 1), 1);
+}
+
+template <typename T, typename C>
+void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C mean, C deviation,
+                   T* y) {
+  if (scale != nullptr && bias != nullptr) {
+    for (int64_t i = 0; i < width; ++i)
+      y[i] = static_cast<T>((static_cast<C>(x[i]) - mean) * deviation * scale[i] + bias[i]);
+    return;
+  }
+  for (int64_t i = 0; i < width; ++i) {
+    const C value = (static_cast<C>(x[i]) - mean) * deviation;
+    y[i] = static_cast<T>((scale == nullptr ? value : value * scale[i]) +
+                          (bias == nullptr ? C{0} : bias[i]));
+  }
+}
+
+struct ForwardArgs {
+  ArgIndex x, scale, bias, y, mean, variance;
+  int64_t axis;
+  double epsilon;
+};
+
+template <typename T>
+Status run_forward(const KernelContext& ctx, const ForwardArgs& args) {
+  using C = Compute<T>;
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(*in, args.axis));
+  const int64_t width = rows.width;
+  MILLRACE_ASSIGN_OR_RETURN(const C* const scale,
+                            channel_values<C>(ctx.find_in(args.scale), "Scale", width));
+  MILLRACE_ASSIGN_OR_RETURN(const C* const bias,
+                            channel_values<C>(ctx.find_in(args.bias), "Bias", width));
+  MILLRACE_ASSIGN_OR_RETURN(C* const means,
+                            channel_results<C>(ctx.find_out(args.mean), "Mean", rows.count));
+  MILLRACE_ASSIGN_OR_RETURN(
+      C* const variances, channel_results<C>(ctx.find_out(args.variance), "Variance", rows.count));
+  const T* const x = in->data<T>();
+  T* const y = ctx.out(args.y).data<T>();
+  const C share = C{1} / static_cast<C>(std::max<int64_t>(width, 1));
+  const C epsilon = static_cast<C>(args.epsilon);
+  ctx.device().parallel_for(rows.count, row_grain(width), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      const T* const row = x + r * width;
+      const C mean =
+          share * lane_sum<C>(width, [row](int64_t i) { return static_cast<C>(row[i]); });
+      const C variance = share * lane_sum<C>(width, [row, mean](int64_t i) {
+                           const C distance = static_cast<C>(row[i]) - mean;
+                           return distance * distance;
+                         });
+      if (means != nullptr) means[r] = mean;
+      if (variances != nullptr) variances[r] = variance;
+      normalise_row(row, scale, bias, width, mean, C{1} / std::sqrt(variance + epsilon),
+                    y + r * width);
+    }
+  });
+  return Ok();
+}
+
+StatusOr<Kernel> layer_norm(const KernelSetup& op) {
+  const ForwardArgs args{op.input("X"),
+                         op.input("Scale"),
+                         op.input("Bias"),
+                         op.output("Y"),
+                         op.output("Mean"),
+                         op.output("Variance"),
+                         op.attr<int64_t>("begin_norm_axis"),
+                         op.attr<float>("epsilon")};
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
+      return run_forward<typename decltype(tag)::type>(ctx, args);
+    });
+  });
+}
+
+struct BackwardArgs {
+  ArgIndex x, scale, mean, variance, dy, dx, dscale, dbias;
+  int64_t axis;
+  double epsilon;
+};
+
+template <typename T>
+struct Backward {
+  using C = Compute<T>;
+  const T* x;
+  const T* dy;
+  const C* scale;
+  const C* mean;
+  const C* variance;
+  T* dx;
+  int64_t width;
+  C epsilon;
+  bool sums;  ///< dscale or dbias is wanted
+};
+
+// Adds what one row gives to dscale and dbias.
+template <typename T, typename C>
+void add_to_sums(const T* x, const T* dy, int64_t width, C mean, C deviation, C* __restrict dscale,
+                 C* __restrict dbias) {
+  for (int64_t i = 0; i < width; ++i) {
+    const C g = static_cast<C>(dy[i]);
+    dscale[i] += g * (static_cast<C>(x[i]) - mean) * deviation;
+    dbias[i] += g;
+  }
+}
+
+template <typename T>
+void row_gradient(const Backward<T>& b, int64_t r, Compute<T>* dscale, Compute<T>* dbias) {
+  using C = Compute<T>;
+  const int64_t width = b.width;
+  const T* const x = b.x + r * width;
+  const T* const dy = b.dy + r * width;
+  const C* const scale = b.scale;
+  const C mean = b.mean[r];
+  const C deviation = C{1} / std::sqrt(b.variance[r] + b.epsilon);
+  if (b.sums) add_to_sums(x, dy, width, mean, deviation, dscale, dbias);
+  if (b.dx == nullptr) return;
+  const auto slope = [dy, scale](int64_t i) {
+    return scale == nullptr ? static_cast<C>(dy[i]) : static_cast<C>(dy[i]) * scale[i];
+  };
+  const C share = C{1} / static_cast<C>(width);
+  const C total = share * lane_sum<C>(width, slope);
+  const C tilt = share * deviation * deviation * lane_sum<C>(width, [&](int64_t i) {
+                   return slope(i) * (static_cast<C>(x[i]) - mean);
+                 });
+  T* const dx = b.dx + r * width;
+  for (int64_t i = 0; i < width; ++i) {
+    dx[i] = static_cast<T>(deviation * (slope(i) - total - (static_cast<C>(x[i]) - mean) * tilt));
+  }
+}
+
+// Every part of the rows has its own sums for dscale and dbias, added up at the end.
+template <typename T>
+Status run_rows(const KernelContext& ctx, const Backward<T>& b, int64_t count, Compute<T>* dscale,
+                Compute<T>* dbias) {
+  using C = Compute<T>;
+  const int64_t width = b.width;
+  const int64_t parts = std::clamp<int64_t>(count / row_grain(width), 1, ctx.device().threads());
+  const int64_t sums = 2 * width;
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
+                            ctx.device().scratch(static_cast<size_t>(parts * sums) * sizeof(C)));
+  C* const partial = reinterpret_cast<C*>(memory);
+  std::fill_n(partial, parts * sums, C{0});
+  ctx.device().parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      C* const mine = partial + part * sums;
+      for (int64_t r = count * part / parts; r < count * (part + 1) / parts; ++r)
+        row_gradient(b, r, mine, mine + width);
+    }
+  });
+  for (int64_t part = 1; part < parts; ++part) {
+    for (int64_t i = 0; i < sums; ++i) partial[i] += partial[part * sums + i];
+  }
+  if (dscale != nullptr) std::copy_n(partial, width, dscale);
+  if (dbias != nullptr) std::copy_n(partial + width, width, dbias);
+  return Ok();
+}
+
+template <typename T>
+Status run_backward(const KernelContext& ctx, const BackwardArgs& args) {
+  using C = Compute<T>;
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
+  const Tensor& dy = *ctx.find_in(args.dy);
+  MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
+  MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(*x, args.axis));
+  Backward<T> b{};
+  b.x = x->data<T>();
+  b.dy = dy.data<T>();
+  b.width = rows.width;
+  b.epsilon = static_cast<C>(args.epsilon);
+  MILLRACE_ASSIGN_OR_RETURN(b.scale,
+                            channel_values<C>(ctx.find_in(args.scale), "Scale", rows.width));
+  MILLRACE_ASSIGN_OR_RETURN(b.mean, channel_values<C>(mean, "Mean", rows.count));
+  MILLRACE_ASSIGN_OR_RETURN(b.variance, channel_values<C>(variance, "Variance", rows.count));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *x));
+  if (dx != nullptr) b.dx = dx->data<T>();
+  MILLRACE_ASSIGN_OR_RETURN(
+      C* const dscale, channel_results<C>(ctx.find_out(args.dscale), "Scale@GRAD", rows.width));
+  MILLRACE_ASSIGN_OR_RETURN(C* const dbias,
+                            channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", rows.width));
+  b.sums = dscale != nullptr || dbias != nullptr;
+  return run_rows(ctx, b, rows.count, dscale, dbias);
+}
+
+StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
+  const BackwardArgs args{op.input("X"),
+                          op.input("Scale"),
+                          op.input("Mean"),
+                          op.input("Variance"),
+                          op.input("Y@GRAD"),
+                          op.output("X@GRAD"),
+                          op.output("Scale@GRAD"),
+                          op.output("Bias@GRAD"),
+                          op.attr<int64_t>("begin_norm_axis"),
+                          op.attr<float>("epsilon")};
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    if (ctx.find_in(args.dy) == nullptr) {
+      for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
+        if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
+      }
+      return Ok();
+    }
+    return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
+      return run_backward<typename decltype(tag)::type>(ctx, args);
+    });
+  });
+}
+
+}  // namespace
+
+void add_layer_norm(KernelRegistry& registry) {
+  registry.add("layer_norm", layer_norm);
+  registry.add("layer_norm_grad", layer_norm_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Kernels of ops/nn, a function a file.
+void add_batch_norm(KernelRegistry& registry);
+void add_batch_norm_grad(KernelRegistry& registry);
+void add_conv(KernelRegistry& registry);
+void add_conv_transpose(KernelRegistry& registry);
+void add_group_norm(KernelRegistry& registry);
+void add_instance_norm(KernelRegistry& registry);
+void add_layer_norm(KernelRegistry& registry);
+void add_pool(KernelRegistry& registry);
+void add_pool_with_index(KernelRegistry& registry);
+
+}  // namespace millrace::kernels
