@@ -105,8 +105,10 @@ void BlockRunner::bind(Scope& scope) {
 Status BlockRunner::run() {
   shapes_changed_ = false;
   for (size_t i = 0; i < steps_.size(); ++i) {
-    if (Status status = run_step(steps_[i]); !status.ok())
-      return place_error(steps_[i], std::move(status));
+    if (observer_ != nullptr) observer_->before(steps_[i]);
+    Status status = run_step(steps_[i]);
+    if (status.ok() && observer_ != nullptr) status = observer_->after(steps_[i], table_.data());
+    if (!status.ok()) return place_error(steps_[i], std::move(status));
     arena_.after_step(i, table_.data());
   }
   return arena_is_used_ ? arena_.after_run(table_.data(), shapes_changed_) : Ok();
@@ -154,6 +156,11 @@ void BlockRunner::plan_memory() {
   arena_is_used_ = true;
 }
 
+void BlockRunner::observe(StepObserver* observer) {
+  observer_ = observer;
+  for (auto& [index, runner] : sub_blocks_) runner->observe(observer);
+}
+
 void BlockRunner::keep(llvm::StringRef name) {
   if (!arena_is_used_) return;
   const auto id = block_.program().names().find(name);
@@ -197,6 +204,7 @@ StatusOr<BlockRunner*> BlockRunner::sub_block(int32_t index) {
     }
     MILLRACE_ASSIGN_OR_RETURN(
         runner, compile(runtime_, program.block(static_cast<size_t>(index)), device_));
+    runner->observe(observer_);
   }
   return runner.get();
 }

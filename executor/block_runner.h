@@ -8,6 +8,7 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/arena.h"
+#include "executor/observer.h"
 #include "executor/runtime.h"
 #include "executor/step.h"
 #include "framework/base/status.h"
@@ -42,6 +43,9 @@ class BlockRunner {
   /// Makes a value readable after run(); others may have lost their memory by then.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
+
+  /// Is told of every op from now on, in sub-blocks, too; null: nobody. Must outlive the runs.
+  void observe(StepObserver* observer);
 
   /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
   /// stay.
@@ -78,6 +82,7 @@ class BlockRunner {
   std::vector<Value*> table_;
   std::vector<std::unique_ptr<Value>> spares_;
   Scope* scope_ = nullptr;
+  StepObserver* observer_ = nullptr;
   Arena arena_;
   bool arena_is_used_ = false;
   bool shapes_changed_ = false;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/print_plan.h"
 #include "framework/op_attrs.h"
 
 namespace millrace::executor {
@@ -80,6 +81,10 @@ Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::str
   for (size_t i = 0; i < fetches.size(); ++i)
     MILLRACE_RETURN_IF_ERROR(copy_value(*runner_->find(fetches[i]), results[i]));
   return Ok();
+}
+
+std::string PreparedProgram::plan_text() const {
+  return print_plan(*runner_);
 }
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,

@@ -45,6 +45,10 @@ class PreparedProgram {
   Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
 
+  /// Is told of every op of the runs from now on; null: nobody. Must outlive them.
+  void observe(StepObserver* observer) { runner_->observe(observer); }
+  /// Steps and memory as text; with dims and places after a run.
+  [[nodiscard]] std::string plan_text() const;
   /// Bytes of the piece of memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
   [[nodiscard]] const Program& program() const { return *program_; }

@@ -1,7 +1,12 @@
 #include "executor/executor.h"
 
+#include <limits>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "executor/check_nan.h"
+#include "executor/trace.h"
 
 namespace millrace::executor {
 namespace {
@@ -167,6 +172,44 @@ TEST_F(ExecutorTest, FetchesOtherVarsInALaterRun) {
     ASSERT_TRUE(prepared->run(feeds, {"y"}, results).ok());
     EXPECT_THAT(floats(results[0]), ElementsAre(3, 5));
   }
+}
+
+TEST_F(ExecutorTest, StopsAtTheFirstNanIfAsked) {
+  const auto prepared = prepare(*two_scales());
+  NanCheck check;
+  prepared->observe(&check);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, std::numeric_limits<float>::quiet_NaN()});
+  std::vector<Value> results;
+  const Status status = prepared->run(feeds, {"z"}, results);
+  EXPECT_THAT(status.to_string(), HasSubstr("block 0, op 0 (scale), Out[0] 'y': the output has 1 "
+                                            "NaN and 0 infinite values among 2, the others from 3 "
+                                            "to 3"));
+}
+
+TEST_F(ExecutorTest, TimesEveryOp) {
+  const auto prepared = prepare(*two_scales());
+  Trace trace;
+  prepared->observe(&trace);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+  EXPECT_THAT(trace.chrome_json(), HasSubstr(R"("outputs": "f32 [1, 2]")"));
+  EXPECT_THAT(trace.op_table(), testing::ContainsRegex("scale +2 "));
+}
+
+TEST_F(ExecutorTest, PrintsStepsAndMemory) {
+  const auto prepared = prepare(*two_scales());
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
+  EXPECT_EQ(prepared->plan_text(),
+            "block 0: 2 steps\n"
+            "     0  scale                         y: f32 [1, 2] at 0\n"
+            "     1  scale                         z: f32 [1, 2]\n"
+            "memory of temporaries: 64 bytes; live at once: 64 bytes\n");
 }
 
 TEST_F(ExecutorTest, NamesAnOpItHasNoKernelFor) {

@@ -43,7 +43,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--profile", options.profile, "write a Chrome trace")->type_name("FILE");
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
-  app.add_flag("--print-plan", options.print_plan, "print the steps and stop");
+  app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
   app.option_defaults()->group("Options");
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include "executor/check_nan.h"
+#include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "tools/run/session.h"
 
@@ -55,6 +57,12 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedValues> step_feeds, read_feed_steps(options));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   const bool prefixed = options.steps > 1 || !step_feeds.empty();
+  executor::NanCheck nan_check;
+  executor::Trace trace;
+  if (options.check_nan && !options.profile.empty())
+    return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
+  if (options.check_nan) session.prepared->observe(&nan_check);
+  if (!options.profile.empty()) session.prepared->observe(&trace);
   NamedValues results;
   for (int64_t step = 0; step < options.steps; ++step) {
     if (!step_feeds.empty()) {
@@ -70,6 +78,14 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     for (size_t i = 0; i < fetches.size(); ++i)
       results[(prefixed ? fmt::format("step{}/", step) : "") + fetches[i]] = std::move(values[i]);
   }
+  if (options.print_plan) {
+    MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.prepared->plan_text()));
+    return kDone;
+  }
+  if (!options.profile.empty()) {
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
+    tool.log(LogLevel::kInfo, "time by op type\n" + trace.op_table());
+  }
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
     MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
@@ -78,6 +94,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     print_results(results, text);
     MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
   }
+  if (!options.save_params.empty())
+    return Unimplemented("--save-params: this build has no writer of parameter files");
   if (!options.save_persistables.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved, persistables(session));
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));

@@ -103,6 +103,8 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   Session session;
   const auto start = Clock::now();
   session.name = options.program;
+  if (options.devices != "cpu:1" && options.devices != "cpu")
+    return Unimplemented("--devices {}: this build runs on one device, cpu:1", options.devices);
   if (!options.model_dir.empty())
     return Unimplemented("--model-dir: this build has no reader of model folders");
   if (session.name.empty())

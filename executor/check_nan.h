@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "executor/observer.h"
+
+namespace millrace::executor {
+
+/// Ends the run at the first op that writes a NaN or an infinity, naming op, var, counts and the
+/// range of the other values. Dense tensors and selected rows of f16, bf16, f32 and f64.
+/// Source: spec/executor.md section 7 (FLAGS_check_nan_inf).
+class NanCheck final : public StepObserver {
+ public:
+  Status after(const Step& step, Value* const* table) override;
+};
+
+/// Counts what is not finite in a tensor; "" if all is finite or the dtype cannot hold such values.
+std::string describe_non_finite(const Tensor& tensor);
+
+}  // namespace millrace::executor

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "executor/block_runner.h"
+
+namespace millrace::executor {
+
+/// The steps of a block in order, a line each: index, op type, outputs with dtype, dims and place
+/// in the shared memory; then the memory. Dims and places are known after a run; before it they are
+/// left out.
+std::string print_plan(const BlockRunner& runner);
+
+}  // namespace millrace::executor

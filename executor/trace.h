@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "executor/observer.h"
+
+namespace millrace::executor {
+
+/// Times every op. Thread-safety: one run at a time.
+class Trace final : public StepObserver {
+ public:
+  void before(const Step& step) override;
+  Status after(const Step& step, Value* const* table) override;
+
+  /// The events as a Chrome trace (chrome://tracing, Perfetto): one complete event an op with type,
+  /// block, index, output dims and bytes; times in microseconds since the first op.
+  [[nodiscard]] std::string chrome_json() const;
+
+  /// A table of op types by falling time: calls, total ms, share, mean us.
+  /// Time of a sub-block counts for the op that runs it and for the ops inside.
+  [[nodiscard]] std::string op_table() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Event {
+    const Op* op;
+    int64_t start_ns;
+    int64_t end_ns;
+    std::string outputs;
+    int64_t bytes;
+  };
+
+  std::vector<Event> events_;
+  std::vector<Clock::time_point> open_;  // one for each op that has begun
+  Clock::time_point first_{};
+};
+
+}  // namespace millrace::executor
