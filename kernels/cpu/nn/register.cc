@@ -9,6 +9,8 @@ void add_nn_kernels(KernelRegistry& registry) {
   add_conv(registry);
   add_conv_transpose(registry);
   add_layer_norm(registry);
+  add_pool(registry);
+  add_pool_with_index(registry);
 }
 
 }  // namespace millrace::kernels

@@ -1,0 +1,130 @@
+#pragma once
+
+#include "kernels/cpu/nn/pool_loops.h"
+
+namespace millrace::kernels {
+
+/// What the gradient of a pooling reads and adds to, of one plane or one image.
+template <typename T>
+struct PoolGrad {
+  const T* x;
+  const T* out;
+  const T* dout;
+  T* dx;
+};
+
+constexpr int64_t kPoolLanes = 256;
+
+/// The first element of a window that equals the maximum takes all that is left of the gradient.
+template <typename T, typename Step>
+void give_to_maximum(int64_t n, const T* x, const T* out, Step step, T* left, T* dx) {
+  for (int64_t i = 0; i < n; ++i) {
+    const bool hit = x[i * step] == out[i];
+    dx[i * step] += hit ? left[i] : T{0};
+    left[i] = hit ? T{0} : left[i];
+  }
+}
+
+/// Gradient shares of places [begin, end) of a line, each for every element of its window.
+template <typename T, bool kMax>
+void load_shares(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end, const T* dout,
+                 T* left) {
+  std::copy(dout + begin, dout + end, left);
+  if constexpr (!kMax) divide_by_counts(p, d, h, begin, end, 1, left);
+}
+
+/// Places [begin, end) of a line whose windows are whole, at most kPoolLanes of them.
+template <typename T, bool kMax>
+void give_whole(const PoolPlan& p, int64_t d, int64_t h, int64_t begin, int64_t end,
+                const PoolGrad<T>& g) {
+  const PoolAxis& width = p.axes[2];
+  T left[kPoolLanes];
+  load_shares<T, kMax>(p, d, h, begin, end, g.dout, left);
+  const int64_t n = end - begin;
+  for_lines(p, d, h, [&](int64_t line) {
+    for (int64_t k = 0; k < width.kernel; ++k) {
+      const int64_t at = line * width.size + k - width.before + begin * width.stride;
+      with_step(width.stride, [&](auto step) {
+        if constexpr (kMax) {
+          give_to_maximum(n, g.x + at, g.out + begin, step, left, g.dx + at);
+        } else {
+          T* const dx = g.dx + at;
+          for (int64_t i = 0; i < n; ++i) dx[i * step] += left[i];
+        }
+      });
+    }
+  });
+}
+
+/// A place whose window is cut off by the border, or shared.
+template <typename T, bool kMax>
+void give_part(const PoolPlan& p, int64_t d, int64_t h, int64_t w, const PoolGrad<T>& g) {
+  const PoolAxis& width = p.axes[2];
+  const auto place = static_cast<size_t>(w);
+  T left[1];
+  load_shares<T, kMax>(p, d, h, w, w + 1, g.dout, left);
+  for_lines(p, d, h, [&](int64_t line) {
+    for (int64_t x = width.begin[place]; x < width.end[place]; ++x) {
+      const int64_t at = line * width.size + x;
+      if constexpr (kMax) {
+        give_to_maximum(1, g.x + at, g.out + w, 1, left, g.dx + at);
+      } else {
+        g.dx[at] += *left;
+      }
+    }
+  });
+}
+
+/// One channel of one image; dx is zero before.
+template <typename T, bool kMax>
+void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
+  const PoolAxis& width = p.axes[2];
+  for (int64_t d = 0; d < p.axes[0].places; ++d) {
+    for (int64_t h = 0; h < p.axes[1].places; ++h) {
+      for (int64_t w = width.whole_begin; w < width.whole_end; w += kPoolLanes)
+        give_whole<T, kMax>(p, d, h, w, std::min(w + kPoolLanes, width.whole_end), g);
+      for (int64_t w = 0; w < width.places; ++w) {
+        if (w == width.whole_begin) w = width.whole_end;
+        if (w < width.places) give_part<T, kMax>(p, d, h, w, g);
+      }
+      g.out += width.places;
+      g.dout += width.places;
+    }
+  }
+}
+
+/// One image, channels last; dx is zero before.
+template <typename T, bool kMax>
+void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
+  const PoolAxis& width = p.axes[2];
+  T left[kPoolLanes];
+  int64_t place = 0;
+  for (int64_t d = 0; d < p.axes[0].places; ++d) {
+    for (int64_t h = 0; h < p.axes[1].places; ++h) {
+      for (int64_t w = 0; w < width.places; ++w, ++place) {
+        const auto wi = static_cast<size_t>(w);
+        const T count = static_cast<T>(p.axes[0].count[static_cast<size_t>(d)] *
+                                       p.axes[1].count[static_cast<size_t>(h)] * width.count[wi]);
+        for (int64_t c = 0; c < p.channels; c += kPoolLanes) {
+          const int64_t n = std::min(kPoolLanes, p.channels - c);
+          const int64_t from = place * p.channels + c;
+          for (int64_t i = 0; i < n; ++i)
+            left[i] = kMax ? g.dout[from + i] : g.dout[from + i] / count;
+          for_lines(p, d, h, [&](int64_t line) {
+            for (int64_t x = width.begin[wi]; x < width.end[wi]; ++x) {
+              const int64_t at = (line * width.size + x) * p.channels + c;
+              if constexpr (kMax) {
+                give_to_maximum(n, g.x + at, g.out + from, std::integral_constant<int64_t, 1>{},
+                                left, g.dx + at);
+              } else {
+                for (int64_t i = 0; i < n; ++i) g.dx[at + i] += left[i];
+              }
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+}  // namespace millrace::kernels

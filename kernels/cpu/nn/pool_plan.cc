@@ -1,0 +1,123 @@
+#include "kernels/cpu/nn/pool_plan.h"
+
+#include <algorithm>
+
+namespace millrace::kernels {
+namespace {
+
+// Every place sees its share of the image; shares overlap where places do not divide the size.
+void share_axis(PoolAxis& axis) {
+  for (int64_t i = 0; i < axis.places; ++i) {
+    axis.begin[static_cast<size_t>(i)] = i * axis.size / axis.places;
+    axis.end[static_cast<size_t>(i)] = ((i + 1) * axis.size + axis.places - 1) / axis.places;
+  }
+}
+
+// The original counts padding behind the image as far as there is padding in front of it.
+void slide_axis(PoolAxis& axis, bool exclusive) {
+  axis.whole_begin = axis.places;
+  for (int64_t i = 0; i < axis.places; ++i) {
+    const auto at = static_cast<size_t>(i);
+    const int64_t start = i * axis.stride - axis.before;
+    const int64_t stop = std::min(start + axis.kernel, axis.size + axis.before);
+    axis.begin[at] = std::max<int64_t>(start, 0);
+    axis.end[at] = std::max(std::min(stop, axis.size), axis.begin[at]);
+    if (!exclusive) axis.count[at] = stop - start;
+    if (start < 0 || start + axis.kernel > axis.size) continue;
+    axis.whole_begin = std::min(axis.whole_begin, i);
+    axis.whole_end = i + 1;
+  }
+  axis.whole_begin = std::min(axis.whole_begin, axis.whole_end);
+}
+
+PoolAxis make_axis(const PoolAttrs& attrs, int64_t size, int64_t places, int64_t kernel,
+                   int64_t stride, int64_t before) {
+  PoolAxis axis;
+  axis.size = size;
+  axis.places = places;
+  axis.stride = stride;
+  axis.before = before;
+  axis.kernel = kernel;
+  axis.begin.resize(static_cast<size_t>(places));
+  axis.end.resize(axis.begin.size());
+  axis.count.resize(axis.begin.size(), -1);
+  if (attrs.adaptive || attrs.global) {
+    share_axis(axis);
+  } else {
+    slide_axis(axis, attrs.exclusive);
+  }
+  for (size_t i = 0; i < axis.count.size(); ++i) {
+    if (axis.count[i] < 0) axis.count[i] = axis.end[i] - axis.begin[i];
+  }
+  return axis;
+}
+
+Status misfit(const Tensor& x, const Tensor& out) {
+  return KernelContext::error("X {} and Out {} of a pooling do not belong together", describe(x),
+                              describe(out));
+}
+
+// Places that the attributes give for an input dim.
+int64_t expected_places(const PoolAttrs& attrs, const ops::Window& window, size_t i, int64_t size,
+                        int64_t found) {
+  if (attrs.global) return 1;
+  if (attrs.adaptive) return attrs.kernel[i];
+  const int64_t down = ops::window_places(window, i, size);
+  const int64_t up = ops::window_places(window, i, size, true);
+  return found == up ? up : down;
+}
+
+}  // namespace
+
+PoolAttrs read_pool_attrs(const KernelSetup& op) {
+  PoolAttrs attrs;
+  const auto has = [&](llvm::StringRef name) { return op.def().find_attr(name) != nullptr; };
+  attrs.window = read_window_attrs(op);
+  const auto kernel = op.attr<std::vector<int64_t>>("ksize");
+  attrs.kernel.assign(kernel.begin(), kernel.end());
+  attrs.max = !has("pooling_type") || op.attr<std::string>("pooling_type") == "max";
+  attrs.global = op.attr<bool>("global_pooling");
+  attrs.adaptive = op.attr<bool>("adaptive");
+  attrs.exclusive = !has("exclusive") || op.attr<bool>("exclusive");
+  attrs.channels_last = has("data_format") && channels_last(op, "data_format");
+  return attrs;
+}
+
+StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {
+  const size_t rank = x.rank();
+  if (rank < 3 || rank > 5 || out.rank() != rank || x.dim(0) != out.dim(0) ||
+      channel_count(x.dims(), attrs.channels_last) !=
+          channel_count(out.dims(), attrs.channels_last))
+    return misfit(x, out);
+  const auto size = spatial_dims(x.dims(), attrs.channels_last);
+  const auto places = spatial_dims(out.dims(), attrs.channels_last);
+  const size_t n = size.size();
+  ops::Window window;
+  if (attrs.global || attrs.adaptive) {
+    if (attrs.adaptive && !attrs.global && attrs.kernel.size() != n) return misfit(x, out);
+    window.kernel.assign(n, 1);
+    window.strides.assign(n, 1);
+    window.before.assign(n, 0);
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(window, window_over(attrs.window, attrs.kernel, size));
+  }
+  PoolPlan plan;
+  plan.batch = x.dim(0);
+  plan.channels = channel_count(x.dims(), attrs.channels_last);
+  plan.max = attrs.max;
+  plan.channels_last = attrs.channels_last;
+  plan.one_window = attrs.global;
+  for (size_t i = 0; i < 3; ++i) {
+    if (i + n < 3) {
+      plan.axes[i] = make_axis(attrs, 1, 1, 1, 1, 0);
+      continue;
+    }
+    const size_t k = i + n - 3;
+    if (expected_places(attrs, window, k, size[k], places[k]) != places[k]) return misfit(x, out);
+    plan.axes[i] =
+        make_axis(attrs, size[k], places[k], window.kernel[k], window.strides[k], window.before[k]);
+  }
+  return plan;
+}
+
+}  // namespace millrace::kernels

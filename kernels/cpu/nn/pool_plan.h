@@ -1,0 +1,54 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "kernels/cpu/nn/window.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+
+/// Attributes of a pooling.
+struct PoolAttrs {
+  WindowAttrs window;
+  Dims kernel;
+  bool max = false;
+  bool global = false;    ///< one window, the whole image
+  bool adaptive = false;  ///< kernel is the number of places
+  bool exclusive = true;  ///< an average does not count padding
+  bool channels_last = false;
+};
+/// Reads what the op has of them.
+PoolAttrs read_pool_attrs(const KernelSetup& op);
+
+/// The windows along one spatial dim.
+struct PoolAxis {
+  int64_t size = 1;
+  int64_t places = 1;
+  int64_t stride = 1;
+  int64_t before = 0;
+  int64_t kernel = 1;
+  /// Places whose windows are whole and start at place * stride - before; may be none.
+  int64_t whole_begin = 0;
+  int64_t whole_end = 0;
+  std::vector<int64_t> begin;  ///< of each place's window, within the image
+  std::vector<int64_t> end;
+  std::vector<int64_t> count;  ///< elements that an average divides by
+};
+
+/// Everything a pooling has to know about its shapes; dims are widened to three spatial ones.
+struct PoolPlan {
+  int64_t batch = 0;
+  int64_t channels = 0;
+  std::array<PoolAxis, 3> axes;  ///< depth, height, width
+  bool max = false;
+  bool channels_last = false;
+  bool one_window = false;  ///< a single place that sees the whole image
+
+  [[nodiscard]] int64_t size() const { return axes[0].size * axes[1].size * axes[2].size; }
+  [[nodiscard]] int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
+};
+/// Errors: x and out do not belong together.
+StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, const Tensor& x, const Tensor& out);
+
+}  // namespace millrace::kernels
