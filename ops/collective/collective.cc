@@ -61,10 +61,56 @@ Status infer_scatter(InferContext& ctx) {
   return Ok();
 }
 
+// Inputs keep their shapes; the buffer's length has room for alignment, which the runtime chooses.
+Status infer_coalesce(InferContext& ctx) {
+  copy_each(ctx, "Input", "Output");
+  VarMeta buffer;
+  MILLRACE_ASSIGN_OR_RETURN(buffer.dtype, checked_dtype(ctx, "dtype"));
+  buffer.has_shape = true;
+  buffer.dims = {-1};
+  ctx.set_output("FusedOutput", std::move(buffer));
+  return Ok();
+}
+
+OpDef coalesce_tensor() {
+  return OpDef("coalesce_tensor")
+      .doc("Moves tensors into one buffer, so that they can be reduced at once.")
+      .input("Input", "tensors of one element type", Arity::kMany)
+      .output("Output", "the same tensors, now parts of the buffer", Arity::kMany)
+      .output("FusedOutput", "the buffer, rank 1")
+      .attr("dtype", static_cast<int32_t>(DType::kFloat32), "element type of the buffer")
+      .attr("copy_data", false, "values of Input go along")
+      .attr("set_constant", false, "all elements become 'constant' instead")
+      .attr("constant", 0.0F, "value with set_constant")
+      .attr("persist_output", false, "the buffer outlives the step")
+      .attr("use_align", true, "parts start at multiples of align_size")
+      .attr("align_size", -1, "in bytes; -1: that of the allocator")
+      .attr("user_defined_size_of_dtype", -1, "bytes of an element; -1: those of dtype")
+      .infer(infer_coalesce);
+}
+
+// One reduction over many tensors; each keeps its shape.
+OpDef allreduce_list() {
+  return OpDef("c_allreduce_xsum")
+      .doc("sum over all ranks, of each tensor in a list")
+      .input("X", "what this rank brings in", Arity::kMany)
+      .output("Out", "the results; X itself in most programs", Arity::kMany)
+      .attr("ring_id", 0, "number of the group")
+      .range(0)
+      .infer([](InferContext& ctx) {
+        copy_each(ctx, "X", "Out");
+        return Ok();
+      })
+      .side_effects()
+      .capability(Capability::kNetwork);
+}
+
 }  // namespace
 
 void add_collective_ops(OpRegistry& registry) {
   registry.add(reduction("c_allreduce_sum", "sum over all ranks"));
+  registry.add(allreduce_list());
+  registry.add(coalesce_tensor());
   registry.add(reduction("c_allreduce_max", "largest over all ranks"));
   registry.add(reduction("c_allreduce_min", "smallest over all ranks"));
   registry.add(reduction("c_allreduce_prod", "product over all ranks"));

@@ -54,6 +54,14 @@ void add_communicator_ops(OpRegistry& registry) {
                    .range(0)
                    .attr("device_id", -1, "GPU to use; -1: that of the executor")
                    .attr("endpoints", "", "no effect"));
+  registry.add(
+      setup_op("c_comm_init_multitrainer", "joins a group of all GPUs of several processes")
+          .input("X", "the id", Arity::kOne, kAnyKind)
+          .attr("ntrainers", 1, "number of processes")
+          .range(1)
+          .attr("trainer_id", 0, "own process")
+          .range(0)
+          .attr("devices", std::vector<int32_t>{}, "GPUs to use; empty: all of them"));
   registry.add(setup_op("c_comm_init_all", "makes a group of the GPUs of this process")
                    .attr("devices", std::vector<int32_t>{}, "GPUs; empty: all of them"));
 }

@@ -94,6 +94,9 @@ TEST(Collective, Shapes) {
   EXPECT_EQ(infer("c_reducescatter", "X=f32[4,3]", "Out", two), "Out=f32[2,3]");
   EXPECT_EQ(infer("c_reducescatter", "X=f32[5,3]", "Out", two),
             "dim 0 of 'X' [5, 3] is not a multiple of attribute 'nranks' 2");
+  EXPECT_EQ(infer("c_allreduce_xsum", "X=f32[4]+f32[3]", "Out*2"), "Out=f32[4]+f32[3]");
+  EXPECT_EQ(infer("coalesce_tensor", "Input=f32[4]+f32[3,2]", "Output*2 FusedOutput"),
+            "Output=f32[4]+f32[3,2] FusedOutput=f32[-1]");
   EXPECT_EQ(infer("c_sync_comm_stream", "X=f32[4]+f32[3]", "Out*2"), "Out=f32[4]+f32[3]");
 }
 

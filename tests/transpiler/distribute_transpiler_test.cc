@@ -155,6 +155,25 @@ TEST(DistributeTranspiler, BadFieldsAreRefusedByName) {
   EXPECT_THAT(message(config, arguments), HasSubstr("pservers names 'h:1' twice"));
 }
 
+TEST(DistributeTranspiler, NumbersThatNoProgramCanCarryAreRefused) {
+  DistributeTranspilerConfig config = no_waiting();
+  config.rpc_send_thread_num = 0;
+  EXPECT_THAT(message(config, two_by_two()),
+              HasSubstr("rpc_send_thread_num must be at least 1 (found 0)"));
+  config = no_waiting();
+  config.nccl_comm_num = 1025;
+  EXPECT_THAT(message(config, two_by_two()),
+              HasSubstr("nccl_comm_num must be at most 1024 (found 1025)"));
+  TranspileArguments arguments = two_by_two();
+  arguments.trainer_id = INT64_MAX;
+  EXPECT_THAT(message(no_waiting(), arguments),
+              HasSubstr("trainer_id must be at most 2147483647 (found 9223372036854775807)"));
+  arguments = two_by_two();
+  arguments.trainers = "99999999999";
+  EXPECT_THAT(message(no_waiting(), arguments),
+              HasSubstr("trainers must be at most 65536 (found 99999999999)"));
+}
+
 TEST(DistributeTranspiler, DelayCompensationNeedsAsynchronousTraining) {
   const SmallNet net = small_net({.rows = 200, .columns = 100});
   DistributeTranspilerConfig config = no_waiting();

@@ -106,9 +106,11 @@ TEST_F(GeoTest, TheCommunicatorLearnsWhereSlicesAre) {
 
 TEST_F(GeoTest, BadArgumentsAreRefused) {
   arguments_.trainers = "h:1,h:2";
-  EXPECT_EQ(refusal(), "trainers must be a positive number (found \"h:1,h:2\")");
+  EXPECT_EQ(refusal(), "trainers must be a positive number with servers (found \"h:1,h:2\")");
   arguments_.trainers = "0";
-  EXPECT_EQ(refusal(), "trainers must be a positive number (found \"0\")");
+  EXPECT_EQ(refusal(), "trainers must be a positive number with servers (found \"0\")");
+  arguments_.trainers = "65537";
+  EXPECT_EQ(refusal(), "trainers must be at most 65536 (found 65537)");
   arguments_.trainers = "3";
   arguments_.trainer_id = 3;
   EXPECT_EQ(refusal(), "trainer_id must be in 0..2 (found 3)");

@@ -10,6 +10,7 @@
 
 #include "framework/names.h"
 #include "framework/op_attrs.h"
+#include "ops/verify.h"
 #include "tests/transpiler/small_net.h"
 #include "transpiler/distribute/collective.h"
 
@@ -48,6 +49,11 @@ class MultiThreadTest : public testing::TestWithParam<std::tuple<int64_t, int64_
     auto result =
         transpile_collective(*net.main, *net.startup, config, arguments, *registry_, nullptr);
     EXPECT_TRUE(result.ok()) << result.status().to_string();
+    if (!ops::check_program(*registry_, *net.main).ok()) return std::move(*result);
+    for (const Program* const program : {result->main.get(), result->startup.get()}) {
+      const Status status = ops::check_program(*registry_, *program);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
     return std::move(*result);
   }
 

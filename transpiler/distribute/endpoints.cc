@@ -37,6 +37,18 @@ StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::S
   return out;
 }
 
+StatusOr<int64_t> parse_trainer_count(const std::string& trainers) {
+  int64_t count = 0;
+  if (llvm::StringRef(trainers).getAsInteger(10, count) || count < 1) {
+    return InvalidArgument("trainers must be a positive number with servers (found {})",
+                           quoted(trainers));
+  }
+  if (count > kMaxTrainers) {
+    return InvalidArgument("trainers must be at most {} (found {})", kMaxTrainers, count);
+  }
+  return count;
+}
+
 StatusOr<std::vector<std::string>> other_endpoints(const std::vector<std::string>& endpoints,
                                                    const std::string& current) {
   std::vector<std::string> others;

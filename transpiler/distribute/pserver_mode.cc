@@ -11,15 +11,6 @@
 namespace millrace::transpiler {
 namespace {
 
-StatusOr<int64_t> parse_trainer_count(const std::string& trainers) {
-  int64_t count = 0;
-  if (llvm::StringRef(trainers).getAsInteger(10, count) || count < 1) {
-    return InvalidArgument("trainers must be a positive number in pserver mode (found '{}')",
-                           trainers);
-  }
-  return count;
-}
-
 Status check_arguments(const DistributionJob& job) {
   const int64_t id = job.arguments.trainer_id;
   if (id < 0 || id >= job.trainers) {

@@ -48,10 +48,7 @@ Status set_up_job(const DistributeTranspilerConfig& config, const TranspileArgum
   job.config = config;
   job.arguments = arguments;
   MILLRACE_ASSIGN_OR_RETURN(job.endpoints, split_endpoints(arguments.pservers, "pservers"));
-  if (llvm::StringRef(arguments.trainers).getAsInteger(10, job.trainers) || job.trainers < 1) {
-    return InvalidArgument("trainers must be a positive number (found {})",
-                           quoted(arguments.trainers));
-  }
+  MILLRACE_ASSIGN_OR_RETURN(job.trainers, parse_trainer_count(arguments.trainers));
   if (arguments.trainer_id < 0 || arguments.trainer_id >= job.trainers) {
     return InvalidArgument("trainer_id must be in 0..{} (found {})", job.trainers - 1,
                            arguments.trainer_id);

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "transpiler/distribute/check_ranges.h"
 #include "transpiler/distribute/collective.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/federated.h"
@@ -184,6 +185,7 @@ Result Transpilation::create(const std::string& transpiler, const Program& main,
                              const TranspileArguments& arguments, const ops::OpRegistry& registry) {
   constexpr std::array<std::string_view, 3> kTranspilers = {"distribute", "geo", "federated"};
   constexpr std::array<std::string_view, 3> kModes = {"pserver", "nccl2", "collective"};
+  MILLRACE_RETURN_IF_ERROR(check_ranges(config, arguments));
   if (transpiler == "geo") return geo(main, startup, config, arguments, registry);
   if (transpiler == "federated") return federated(main, startup, config, arguments, registry);
   if (transpiler != "distribute") return unknown("transpiler", transpiler, kTranspilers);
