@@ -1,7 +1,14 @@
+#include "kernels/cpu/activation/activation.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_activation_kernels(KernelRegistry& /*registry*/) {}
+void add_activation_kernels(KernelRegistry& registry) {
+  add_rectifiers(registry);
+  add_smooth_activations(registry);
+  add_functions(registry);
+  add_trigonometry(registry);
+  add_value_tests(registry);
+}
 
 }  // namespace millrace::kernels

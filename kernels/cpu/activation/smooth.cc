@@ -1,0 +1,286 @@
+#include <cmath>
+
+#include "kernels/cpu/activation/activation.h"
+#include "kernels/cpu/unary.h"
+#include "kernels/cpu/vector_math.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Sigmoid {
+  static constexpr GradSource kFrom = GradSource::kOut;
+  template <typename T>
+  T value(T x) const {
+    return vmath::sigmoid(x);
+  }
+  template <typename T>
+  T grad(T out, T dout) const {
+    return dout * out * (T(1) - out);
+  }
+};
+
+struct LogSigmoid {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return -vmath::softplus(-x);
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    return dout * vmath::sigmoid(-x);
+  }
+};
+
+struct Tanh {
+  static constexpr GradSource kFrom = GradSource::kOut;
+  template <typename T>
+  T value(T x) const {
+    return vmath::tanh(x);
+  }
+  template <typename T>
+  T grad(T out, T dout) const {
+    return dout * (T(1) - out * out);
+  }
+};
+
+struct TanhShrink {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return x - vmath::tanh(x);
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T y = vmath::tanh(x);
+    return dout * (y * y);
+  }
+};
+
+struct Stanh {
+  float a;
+  float b;
+  explicit Stanh(const KernelSetup& op)
+      : a(op.attr<float>("scale_a")), b(op.attr<float>("scale_b")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return T(b) * vmath::tanh(T(a) * x);
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T y = vmath::tanh(T(a) * x);
+    return dout * T(a) * T(b) * (T(1) - y * y);
+  }
+};
+
+struct SoftSign {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return x / (T(1) + std::abs(x));
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T y = T(1) + std::abs(x);
+    return dout / (y * y);
+  }
+};
+
+struct Softplus {
+  float beta;
+  float threshold;
+  explicit Softplus(const KernelSetup& op)
+      : beta(op.attr<float>("beta")), threshold(op.attr<float>("threshold")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    const T scaled = T(beta) * x;
+    const T curve = vmath::softplus(scaled) / T(beta);
+    return scaled > T(threshold) ? x : curve;
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T scaled = T(beta) * x;
+    const T slope = dout * vmath::sigmoid(scaled);
+    return scaled > T(threshold) ? dout : slope;
+  }
+};
+
+struct SoftRelu {
+  float threshold;
+  explicit SoftRelu(const KernelSetup& op) : threshold(op.attr<float>("threshold")) {}
+  static constexpr GradSource kFrom = GradSource::kOut;
+  template <typename T>
+  T value(T x) const {
+    const T low = x < T(-threshold) ? T(-threshold) : x;
+    return vmath::softplus(low > T(threshold) ? T(threshold) : low);
+  }
+  // The original compares the result with the bounds of x.
+  template <typename T>
+  T grad(T out, T dout) const {
+    const T slope = dout * -vmath::expm1(-out);
+    return out > T(-threshold) && out < T(threshold) ? slope : T(0);
+  }
+};
+
+struct Elu {
+  float alpha;
+  explicit Elu(const KernelSetup& op) : alpha(op.attr<float>("alpha")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    const T curve = T(alpha) * vmath::expm1(x);
+    return x > T(0) ? x : curve;
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T slope = dout * T(alpha) * vmath::exp(x);
+    return x > T(0) ? dout : slope;
+  }
+};
+
+struct Celu {
+  float alpha;
+  explicit Celu(const KernelSetup& op) : alpha(op.attr<float>("alpha")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    const T curve = T(alpha) * vmath::expm1(x / T(alpha));
+    return (x > T(0) ? x : T(0)) + (curve < T(0) ? curve : T(0));
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T slope = dout * vmath::exp(x / T(alpha));
+    return x > T(0) ? dout : slope;
+  }
+};
+
+struct Selu {
+  float scale;
+  float alpha;
+  explicit Selu(const KernelSetup& op)
+      : scale(op.attr<float>("scale")), alpha(op.attr<float>("alpha")) {}
+  static constexpr GradSource kFrom = GradSource::kOut;
+  template <typename T>
+  T value(T x) const {
+    const T curve = T(alpha) * vmath::expm1(x);
+    return T(scale) * (x > T(0) ? x : curve);
+  }
+  template <typename T>
+  T grad(T out, T dout) const {
+    return dout * (out > T(0) ? T(scale) : out + T(scale) * T(alpha));
+  }
+};
+
+struct Silu {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return x * vmath::sigmoid(x);
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T s = vmath::sigmoid(x);
+    return dout * s * (T(1) + x * (T(1) - s));
+  }
+};
+
+struct Swish {
+  float beta;
+  explicit Swish(const KernelSetup& op) : beta(op.attr<float>("beta")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return x * vmath::sigmoid(T(beta) * x);
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T s = vmath::sigmoid(T(beta) * x);
+    return dout * s * (T(1) + T(beta) * x * (T(1) - s));
+  }
+};
+
+struct Mish {
+  float threshold;
+  explicit Mish(const KernelSetup& op) : threshold(op.attr<float>("threshold")) {}
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T plus(T x) const {
+    const T curve = vmath::softplus(x);
+    return x > T(threshold) ? x : curve;
+  }
+  template <typename T>
+  T value(T x) const {
+    return x * vmath::tanh(plus(x));
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T y = vmath::tanh(plus(x));
+    return dout * (y + x * (T(1) - y * y) * vmath::sigmoid(x));
+  }
+};
+
+template <typename T>
+constexpr T kSqrtHalf = T(0.70710678118654752440);
+template <typename T>
+constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
+
+struct Gelu {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    return T(0.5) * x * (T(1) + vmath::erf(x * kSqrtHalf<T>));
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T below = T(0.5) * (T(1) + vmath::erf(x * kSqrtHalf<T>));
+    const T density = T(0.5) * kSqrtTwoOverPi<T> * vmath::exp(T(-0.5) * x * x);
+    return dout * (below + x * density);
+  }
+};
+
+struct GeluTanh {
+  static constexpr GradSource kFrom = GradSource::kX;
+  template <typename T>
+  T value(T x) const {
+    const T inner = kSqrtTwoOverPi<T> * (x + T(0.044715) * x * x * x);
+    return T(0.5) * x * (T(1) + vmath::tanh(inner));
+  }
+  template <typename T>
+  T grad(T x, T dout) const {
+    const T inner = kSqrtTwoOverPi<T> * (x + T(0.044715) * x * x * x);
+    const T t = vmath::tanh(inner);
+    const T slope = kSqrtTwoOverPi<T> * (T(1) + T(3 * 0.044715) * x * x);
+    return dout * T(0.5) * (T(1) + t + x * (T(1) - t * t) * slope);
+  }
+};
+
+StatusOr<Kernel> gelu(const KernelSetup& op) {
+  return op.attr<bool>("approximate") ? unary<GeluTanh>(op) : unary<Gelu>(op);
+}
+StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
+  return op.attr<bool>("approximate") ? unary_grad<GeluTanh>(op) : unary_grad<Gelu>(op);
+}
+
+}  // namespace
+
+void add_smooth_activations(KernelRegistry& registry) {
+  add_unary<Sigmoid>(registry, "sigmoid", "sigmoid_grad");
+  add_unary<LogSigmoid>(registry, "logsigmoid", "logsigmoid_grad");
+  add_unary<Tanh>(registry, "tanh", "tanh_grad");
+  add_unary<TanhShrink>(registry, "tanh_shrink", "tanh_shrink_grad");
+  add_unary<Stanh>(registry, "stanh", "stanh_grad");
+  add_unary<SoftSign>(registry, "softsign", "softsign_grad");
+  add_unary<Softplus>(registry, "softplus", "softplus_grad");
+  add_unary<SoftRelu>(registry, "soft_relu", "soft_relu_grad");
+  add_unary<Elu>(registry, "elu", "elu_grad");
+  add_unary<Celu>(registry, "celu", "celu_grad");
+  add_unary<Selu>(registry, "selu", "selu_grad");
+  add_unary<Silu>(registry, "silu", "silu_grad");
+  add_unary<Swish>(registry, "swish", "swish_grad");
+  add_unary<Mish>(registry, "mish", "mish_grad");
+  registry.add("gelu", gelu);
+  registry.add("gelu_grad", gelu_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
+
+#include "kernels/device.h"
+
+namespace millrace::kernels {
+
+/// Elements below which a loop is not worth a hand-over to another thread.
+inline constexpr int64_t kGrain = 32768;
+
+/// A loop nest over N arrays that walk through one index space, each with strides of its own (0
+/// where an array repeats). Neighbouring dims are merged where every array allows it, so that the
+/// last level is a run as long as can be; in it every stride is 0 or 1 if the arrays are dense.
+template <size_t N>
+class Nest {
+ public:
+  using Offsets = std::array<int64_t, N>;
+  struct Level {
+    int64_t size;
+    Offsets stride;
+  };
+
+  /// Adds a level inside of those there are; dims of size 1 vanish.
+  void add(int64_t size, const Offsets& stride) {
+    count_ *= size;
+    if (size == 1) return;
+    if (!levels_.empty() && fits(levels_.back(), size, stride)) {
+      levels_.back() = {levels_.back().size * size, stride};
+      return;
+    }
+    levels_.push_back({size, stride});
+  }
+
+  /// Points of the index space.
+  [[nodiscard]] int64_t count() const { return count_; }
+  /// Levels, outermost first; none for a single point.
+  [[nodiscard]] llvm::ArrayRef<Level> levels() const { return levels_; }
+  /// Strides in the innermost run; 1 everywhere for a single point.
+  [[nodiscard]] Offsets run_stride() const {
+    if (!levels_.empty()) return levels_.back().stride;
+    Offsets ones;
+    ones.fill(1);
+    return ones;
+  }
+
+  /// Calls body(offsets, length) for every innermost run, in order.
+  template <typename Body>
+  void each_run(Body&& body) const {
+    if (count_ == 0) return;
+    Offsets at = base_;
+    if (levels_.empty()) return body(at, int64_t{1});
+    const int last = static_cast<int>(levels_.size()) - 1;
+    const int64_t length = levels_.back().size;
+    llvm::SmallVector<int64_t, 8> index(levels_.size(), 0);
+    while (true) {
+      body(at, length);
+      int d = last - 1;
+      for (; d >= 0; --d) {
+        const Level& level = levels_[static_cast<size_t>(d)];
+        if (++index[static_cast<size_t>(d)] < level.size) {
+          for (size_t k = 0; k < N; ++k) at[k] += level.stride[k];
+          break;
+        }
+        index[static_cast<size_t>(d)] = 0;
+        for (size_t k = 0; k < N; ++k) at[k] -= level.stride[k] * (level.size - 1);
+      }
+      if (d < 0) return;
+    }
+  }
+
+  /// The part of the nest with indices [begin, end) of one level.
+  [[nodiscard]] Nest slice(size_t level, int64_t begin, int64_t end) const {
+    Nest part = *this;
+    Level& cut = part.levels_[level];
+    part.count_ = count_ / cut.size * (end - begin);
+    for (size_t k = 0; k < N; ++k) part.base_[k] += begin * cut.stride[k];
+    cut.size = end - begin;
+    return part;
+  }
+
+  /// As each_run(), on the threads of the device.
+  /// \param written  number of an array that body writes: threads get parts of it that do not
+  ///                 overlap, or there is one thread where that cannot be
+  template <typename Body>
+  void parallel_runs(CpuDevice& device, size_t written, Body&& body) const {
+    size_t widest = levels_.size();
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      if (levels_[i].stride[written] == 0) continue;
+      if (widest == levels_.size() || levels_[i].size > levels_[widest].size) widest = i;
+    }
+    if (device.threads() == 1 || count_ < kGrain || widest == levels_.size()) return each_run(body);
+    const int64_t each = count_ / levels_[widest].size;
+    const int64_t grain = each >= kGrain ? 1 : kGrain / each;
+    device.parallel_for(levels_[widest].size, grain, [&](int64_t begin, int64_t end) {
+      slice(widest, begin, end).each_run(body);
+    });
+  }
+
+ private:
+  static bool fits(const Level& outer, int64_t size, const Offsets& stride) {
+    for (size_t k = 0; k < N; ++k) {
+      if (outer.stride[k] != stride[k] * size) return false;
+    }
+    return true;
+  }
+
+  llvm::SmallVector<Level, 4> levels_;
+  Offsets base_{};
+  int64_t count_ = 1;
+};
+
+}  // namespace millrace::kernels

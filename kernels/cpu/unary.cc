@@ -1,0 +1,131 @@
+#include "kernels/cpu/unary.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/nest.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels::detail {
+namespace {
+
+struct Operands {
+  const Tensor* v;
+  const Tensor* dout;
+  Tensor* out;
+};
+
+template <typename T>
+Status run_loop(CpuDevice& device, const Operands& on, UnaryLoop<T> loop, const void* formula) {
+  const T* const v = on.v == nullptr ? nullptr : on.v->data<T>();
+  const T* const dout = on.dout == nullptr ? nullptr : on.dout->data<T>();
+  T* const out = on.out->data<T>();
+  device.parallel_for(on.out->numel(), kGrain, [&](int64_t begin, int64_t end) {
+    loop(formula, v == nullptr ? nullptr : v + begin, dout == nullptr ? nullptr : dout + begin,
+         out + begin, end - begin);
+  });
+  return Ok();
+}
+
+// Converts pieces that stay in the first cache.
+template <typename T>
+Status run_halves(CpuDevice& device, const Operands& on, UnaryLoop<float> loop,
+                  const void* formula) {
+  constexpr int64_t kPiece = 512;
+  using Piece = std::array<float, kPiece>;
+  const auto load = [](const Tensor* from, int64_t at, int64_t count, Piece& to) {
+    if (from != nullptr) std::copy_n(from->data<T>() + at, count, to.begin());
+  };
+  device.parallel_for(on.out->numel(), kGrain, [&](int64_t begin, int64_t end) {
+    Piece v;
+    Piece dout;
+    Piece out;
+    for (int64_t at = begin; at < end; at += kPiece) {
+      const int64_t count = std::min(kPiece, end - at);
+      load(on.v, at, count, v);
+      load(on.dout, at, count, dout);
+      loop(formula, v.data(), dout.data(), out.data(), count);
+      std::copy_n(out.begin(), count, on.out->data<T>() + at);
+    }
+  });
+  return Ok();
+}
+
+Status check(const Operands& on) {
+  for (const Tensor* const operand : {on.v, on.dout}) {
+    if (operand == nullptr) continue;
+    if (operand->dtype() != on.out->dtype() || operand->numel() != on.out->numel()) {
+      return KernelContext::error("operands must have the type and size of the result {}, found {}",
+                                  describe(*on.out), describe(*operand));
+    }
+  }
+  return Ok();
+}
+
+Status run_dense(const KernelContext& ctx, const Operands& on, const UnaryLoops& loops,
+                 const void* formula) {
+  if (const Status status = check(on); !status.ok()) return status;
+  CpuDevice& device = ctx.device();
+  switch (on.out->dtype()) {
+    case DType::kFloat32:
+      return run_loop<float>(device, on, loops.f32, formula);
+    case DType::kFloat64:
+      return run_loop<double>(device, on, loops.f64, formula);
+    case DType::kFloat16:
+      return run_halves<Float16>(device, on, loops.f32, formula);
+    case DType::kBfloat16:
+      return run_halves<Bfloat16>(device, on, loops.f32, formula);
+    case DType::kInt32:
+      if (loops.i32 != nullptr) return run_loop<int32_t>(device, on, loops.i32, formula);
+      break;
+    case DType::kInt64:
+      if (loops.i64 != nullptr) return run_loop<int64_t>(device, on, loops.i64, formula);
+      break;
+    default:
+      break;
+  }
+  return {StatusCode::kUnimplemented,
+          fmt::format("no kernel for element type {}", dtype_name(on.out->dtype()))};
+}
+
+// Old programs clip and scale sparse gradients with elementwise ops; those act on the rows there
+// are.
+Status run_rows(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
+                const void* formula) {
+  const auto* const x = args.v ? ctx.in_value(args.v).get_if<SelectedRows>() : nullptr;
+  if (x == nullptr || args.dout) return ctx.error("the inputs must be dense tensors");
+  auto& out = ctx.out_value(args.out).as<SelectedRows>();
+  if (&out != x) {
+    out.rows = x->rows;
+    out.height = x->height;
+    MILLRACE_RETURN_IF_ERROR(out.value.resize(x->value.dtype(), x->value.dims()));
+  }
+  return run_dense(ctx, {&x->value, nullptr, &out.value}, loops, formula);
+}
+
+}  // namespace
+
+UnaryArgs value_args(const KernelSetup& op) {
+  return {op.input("X"), {}, op.output("Out")};
+}
+
+StatusOr<UnaryArgs> grad_args(const KernelSetup& op, GradSource from) {
+  UnaryArgs args{{}, op.input("Out@GRAD"), op.output("X@GRAD")};
+  if (!args.dout) return op.error("input 'Out@GRAD' is missing");
+  if (from == GradSource::kNothing) return args;
+  const char* const slot = from == GradSource::kX ? "X" : "Out";
+  args.v = op.input(slot);
+  if (!args.v) return op.error("input '{}' is missing, which the gradient is computed from", slot);
+  return args;
+}
+
+Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
+                 const void* formula) {
+  const Tensor* const v = ctx.find_in(args.v);
+  const Tensor* const dout = ctx.find_in(args.dout);
+  if ((args.v && v == nullptr) || (args.dout && dout == nullptr))
+    return run_rows(ctx, args, loops, formula);
+  return run_dense(ctx, {v, dout, &ctx.out(args.out)}, loops, formula);
+}
+
+}  // namespace millrace::kernels::detail
