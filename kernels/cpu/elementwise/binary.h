@@ -1,0 +1,201 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+
+#include "kernels/cpu/broadcast.h"
+#include "kernels/cpu/convert.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+#include "kernels/registry.h"
+
+/// Kernels of ops that are one formula of two operands, of which the smaller one is broadcast. A
+/// formula is an empty struct:
+///
+///   struct Mul {
+///     template <typename T> static T value(T x, T y);
+///     template <typename T> static T grad_x(T x, T y, T dout);  // if there is a gradient
+///     template <typename T> static T grad_y(T x, T y, T dout);
+///   };
+///
+/// Loops exist for float, double, int32 and int64; other types are converted, see wide_type().
+namespace millrace::kernels {
+
+template <typename T, typename R>
+using BinaryLoop = void (*)(const T* x, const T* y, R* out, int64_t count);
+
+/// Loops of one formula: both operands advance, or one of them is a single element.
+template <typename T, typename R>
+struct BinaryLoops {
+  BinaryLoop<T, R> both;
+  BinaryLoop<T, R> y_once;
+  BinaryLoop<T, R> x_once;
+};
+
+template <typename T>
+using BinaryGradLoop = void (*)(const T* x, const T* y, const T* dout, T* out, int64_t count);
+
+template <typename T>
+struct BinaryGradLoops {
+  BinaryGradLoop<T> both;
+  BinaryGradLoop<T> y_once;
+  BinaryGradLoop<T> x_once;
+};
+
+template <typename F, typename T, typename R = T>
+inline constexpr BinaryLoops<T, R> kBinaryLoops = {
+    [](const T* x, const T* y, R* out, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) out[i] = F::value(x[i], y[i]);
+    },
+    [](const T* x, const T* y, R* out, int64_t count) {
+      const T once = *y;
+      for (int64_t i = 0; i < count; ++i) out[i] = F::value(x[i], once);
+    },
+    [](const T* x, const T* y, R* out, int64_t count) {
+      const T once = *x;
+      for (int64_t i = 0; i < count; ++i) out[i] = F::value(once, y[i]);
+    }};
+
+template <auto kFormula, typename T>
+inline constexpr BinaryGradLoops<T> kBinaryGradLoops = {
+    [](const T* x, const T* y, const T* dout, T* out, int64_t count) {
+      for (int64_t i = 0; i < count; ++i) out[i] = kFormula(x[i], y[i], dout[i]);
+    },
+    [](const T* x, const T* y, const T* dout, T* out, int64_t count) {
+      const T once = *y;
+      for (int64_t i = 0; i < count; ++i) out[i] = kFormula(x[i], once, dout[i]);
+    },
+    [](const T* x, const T* y, const T* dout, T* out, int64_t count) {
+      const T once = *x;
+      for (int64_t i = 0; i < count; ++i) out[i] = kFormula(once, y[i], dout[i]);
+    }};
+
+/// out = x op y on the threads of the device. out may be x or y where that is not broadcast.
+template <typename T, typename R>
+void run_binary(CpuDevice& device, const BroadcastNest& nest, const BinaryLoops<T, R>& loops,
+                const T* x, const T* y, R* out) {
+  const auto stride = nest.run_stride();
+  const BinaryLoop<T, R> loop = stride[kOfX] == 0   ? loops.x_once
+                                : stride[kOfY] == 0 ? loops.y_once
+                                                    : loops.both;
+  nest.parallel_runs(device, kOfOut, [&](const BroadcastNest::Offsets& at, int64_t count) {
+    loop(x + at[kOfX], y + at[kOfY], out + at[kOfOut], count);
+  });
+}
+
+/// Gradient of one operand (kOfX or kOfY): the formula for every element of the result, added up
+/// where the operand was repeated. out may be dout where the operand is not broadcast.
+template <typename T>
+void run_binary_grad(CpuDevice& device, const BroadcastNest& nest, const BinaryGradLoops<T>& loops,
+                     size_t operand, const T* x, const T* y, const T* dout, T* out, int64_t size);
+/// The same for a formula that is dout itself, or its negative.
+template <typename T>
+void run_copied_grad(CpuDevice& device, const BroadcastNest& nest, size_t operand, bool negative,
+                     const T* dout, T* out, int64_t size);
+
+/// The operands of a forward op: X is a dense tensor, or selected rows if Y is one element.
+struct BinaryArgs {
+  ArgIndex x;
+  ArgIndex y;
+  ArgIndex out;
+  int64_t axis = -1;
+  explicit BinaryArgs(const KernelSetup& op)
+      : x(op.input("X")), y(op.input("Y")), out(op.output("Out")) {
+    if (op.def().find_attr("axis") != nullptr) axis = op.attr<int32_t>("axis");
+  }
+};
+struct BinaryOperands {
+  const Tensor* x;
+  const Tensor* y;
+  Tensor* out;
+};
+/// Finds them, and sizes the rows of a sparse result. Errors: types differ, Y is sparse.
+StatusOr<BinaryOperands> binary_operands(const KernelContext& ctx, const BinaryArgs& args);
+
+/// The operands of a gradient op; X and Y may be missing where the formulas do without.
+struct BinaryGradArgs {
+  ArgIndex x;
+  ArgIndex y;
+  ArgIndex dout;
+  ArgIndex dx;
+  ArgIndex dy;
+  int64_t axis = -1;
+  explicit BinaryGradArgs(const KernelSetup& op)
+      : x(op.input("X")),
+        y(op.input("Y")),
+        dout(op.input("Out@GRAD")),
+        dx(op.output("X@GRAD")),
+        dy(op.output("Y@GRAD")) {
+    if (op.def().find_attr("axis") != nullptr) axis = op.attr<int32_t>("axis");
+  }
+};
+/// Calls body(tag, x, y, dout, nest) with the elements in a float type; x or y is null where
+/// missing. Errors: dims or types do not fit, an input is missing.
+struct BinaryGradInputs {
+  const std::byte* x;
+  const std::byte* y;
+  const std::byte* dout;
+  const BroadcastNest* nest;
+  DType dtype;
+};
+StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const BinaryGradArgs& args,
+                                              BroadcastCache& cache);
+
+/// X has no zero to divide by; for integers, whose division by zero is not defined.
+Status check_divisors(DType dtype, const std::byte* y, int64_t count);
+
+template <typename F>
+concept Divides = F::kDivides;
+
+/// Maker of the forward op of formula F.
+template <typename F>
+StatusOr<Kernel> binary(const KernelSetup& op) {
+  return Kernel([args = BinaryArgs(op),
+                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
+                              cache.get(on.x->dims(), on.y->dims(), args.axis));
+    const DType dtype = wide_type(on.x->dtype());
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x, elements_as(ctx.device(), *on.x, dtype, 0));
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), *on.y, dtype, 1));
+    if constexpr (Divides<F>) MILLRACE_RETURN_IF_ERROR(check_divisors(dtype, y, on.y->numel()));
+    MILLRACE_ASSIGN_OR_RETURN(const WideOutput out,
+                              WideOutput::open(ctx.device(), *on.out, dtype, 2));
+    MILLRACE_RETURN_IF_ERROR(dispatch<NumberTypes>(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      run_binary(ctx.device(), *nest, kBinaryLoops<F, T>, reinterpret_cast<const T*>(x),
+                 reinterpret_cast<const T*>(y), out.template data<T>());
+      return Ok();
+    }));
+    return out.finish();
+  });
+}
+
+/// Maker of its gradient.
+template <typename F>
+StatusOr<Kernel> binary_grad(const KernelSetup& op) {
+  const BinaryGradArgs args(op);
+  if (!args.x || !args.y) return op.error("inputs 'X' and 'Y' are both needed");
+  return Kernel([args, cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryGradInputs in, binary_grad_inputs(ctx, args, cache));
+    return dispatch<FloatTypes>(in.dtype, [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      const auto run = [&](const BinaryGradLoops<T>& loops, size_t operand,
+                           ArgIndex arg) -> Status {
+        Tensor* const grad = ctx.find_out(arg);
+        if (grad == nullptr) return Ok();
+        MILLRACE_ASSIGN_OR_RETURN(const WideOutput out,
+                                  WideOutput::open(ctx.device(), *grad, in.dtype, 3));
+        run_binary_grad(ctx.device(), *in.nest, loops, operand, reinterpret_cast<const T*>(in.x),
+                        reinterpret_cast<const T*>(in.y), reinterpret_cast<const T*>(in.dout),
+                        out.template data<T>(), grad->numel());
+        return out.finish();
+      };
+      // X last: its gradient may stand where the incoming one is.
+      MILLRACE_RETURN_IF_ERROR(run(kBinaryGradLoops<F::template grad_y<T>, T>, kOfY, args.dy));
+      return run(kBinaryGradLoops<F::template grad_x<T>, T>, kOfX, args.dx);
+    });
+  });
+}
+
+}  // namespace millrace::kernels

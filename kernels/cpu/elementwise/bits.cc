@@ -1,0 +1,90 @@
+#include "kernels/cpu/elementwise/binary.h"
+#include "kernels/cpu/elementwise/elementwise.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct And {
+  template <typename T>
+  static T value(T x, T y) {
+    return static_cast<T>(x & y);
+  }
+};
+struct Or {
+  template <typename T>
+  static T value(T x, T y) {
+    return static_cast<T>(x | y);
+  }
+};
+struct Xor {
+  template <typename T>
+  static T value(T x, T y) {
+    return static_cast<T>(x ^ y);
+  }
+};
+
+template <typename F, typename T>
+void run_bits(CpuDevice& device, const BroadcastNest& nest, const std::byte* x, const std::byte* y,
+              std::byte* out) {
+  run_binary(device, nest, kBinaryLoops<F, T>, reinterpret_cast<const T*>(x),
+             reinterpret_cast<const T*>(y), reinterpret_cast<T*>(out));
+}
+
+// Bits are bits: the loops are by size. A bool is one byte of 0 or 1.
+template <typename F>
+StatusOr<Kernel> bitwise(const KernelSetup& op) {
+  return Kernel([args = BinaryArgs(op),
+                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
+                              cache.get(on.x->dims(), on.y->dims(), args.axis));
+    return dispatch<Types<bool, int8_t, uint8_t, int16_t, int32_t, int64_t>>(
+        on.x->dtype(), [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          using Bits = std::conditional_t<sizeof(T) == 1, uint8_t, T>;
+          run_bits<F, Bits>(ctx.device(), *nest, on.x->raw(), on.y->raw(), on.out->raw());
+          return Ok();
+        });
+  });
+}
+
+template <typename F>
+StatusOr<Kernel> logical(const KernelSetup& op) {
+  return Kernel([args = BinaryArgs(op),
+                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
+                              cache.get(on.x->dims(), on.y->dims(), args.axis));
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x,
+                              elements_as(ctx.device(), *on.x, DType::kBool, 0));
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y,
+                              elements_as(ctx.device(), *on.y, DType::kBool, 1));
+    run_bits<F, uint8_t>(ctx.device(), *nest, x, y, on.out->raw());
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> logical_not(const KernelSetup& op) {
+  return Kernel([x = op.input("X"), out = op.output("Out")](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    bool* const to = ctx.out(out).data<bool>();
+    MILLRACE_RETURN_IF_ERROR(convert(from.dtype(), from.raw(), DType::kBool,
+                                     reinterpret_cast<std::byte*>(to), from.numel()));
+    for (int64_t i = 0; i < from.numel(); ++i) to[i] = !to[i];
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_bit_ops(KernelRegistry& registry) {
+  registry.add("bitwise_and", bitwise<And>);
+  registry.add("bitwise_or", bitwise<Or>);
+  registry.add("bitwise_xor", bitwise<Xor>);
+  registry.add("logical_and", logical<And>);
+  registry.add("logical_or", logical<Or>);
+  registry.add("logical_xor", logical<Xor>);
+  registry.add("logical_not", logical_not);
+}
+
+}  // namespace millrace::kernels

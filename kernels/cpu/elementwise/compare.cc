@@ -1,0 +1,74 @@
+#include "kernels/cpu/elementwise/binary.h"
+#include "kernels/cpu/elementwise/elementwise.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Equal {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x == y;
+  }
+};
+struct NotEqual {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x != y;
+  }
+};
+struct Less {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x < y;
+  }
+};
+struct LessEqual {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x <= y;
+  }
+};
+struct Greater {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x > y;
+  }
+};
+struct GreaterEqual {
+  template <typename T>
+  static bool value(T x, T y) {
+    return x >= y;
+  }
+};
+
+template <typename F>
+StatusOr<Kernel> comparison(const KernelSetup& op) {
+  return Kernel([args = BinaryArgs(op),
+                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
+                              cache.get(on.x->dims(), on.y->dims(), args.axis));
+    const DType dtype = wide_type(on.x->dtype());
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const x, elements_as(ctx.device(), *on.x, dtype, 0));
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), *on.y, dtype, 1));
+    return dispatch<NumberTypes>(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      run_binary(ctx.device(), *nest, kBinaryLoops<F, T, bool>, reinterpret_cast<const T*>(x),
+                 reinterpret_cast<const T*>(y), on.out->data<bool>());
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_comparisons(KernelRegistry& registry) {
+  registry.add("equal", comparison<Equal>);
+  registry.add("not_equal", comparison<NotEqual>);
+  registry.add("less_than", comparison<Less>);
+  registry.add("less_equal", comparison<LessEqual>);
+  registry.add("greater_than", comparison<Greater>);
+  registry.add("greater_equal", comparison<GreaterEqual>);
+}
+
+}  // namespace millrace::kernels

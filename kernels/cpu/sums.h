@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace millrace::kernels {
+
+/// Combines count elements in several independent lanes, which compilers turn into vector code, and
+/// then the lanes; the order depends on count alone.
+template <typename T, typename Combine>
+inline T combine_lanes(const T* values, int64_t count, T identity, Combine combine) {
+  constexpr int64_t kLanes = 128 / sizeof(T);
+  if (count < kLanes) {
+    T total = identity;
+    for (int64_t i = 0; i < count; ++i) total = combine(total, values[i]);
+    return total;
+  }
+  T lanes[kLanes];
+  for (int64_t k = 0; k < kLanes; ++k) lanes[k] = identity;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = combine(lanes[k], values[i + k]);
+  }
+  for (int64_t k = 0; i < count; ++i, ++k) lanes[k] = combine(lanes[k], values[i]);
+  for (int64_t width = kLanes / 2; width > 0; width /= 2) {
+    for (int64_t k = 0; k < width; ++k) lanes[k] = combine(lanes[k], lanes[k + width]);
+  }
+  return lanes[0];
+}
+
+/// Sum of count elements; see combine_lanes(). Rounding errors grow with count / 32 at most.
+template <typename T>
+inline T sum_of(const T* values, int64_t count) {
+  return combine_lanes(values, count, T(0), [](T a, T b) { return a + b; });
+}
+
+}  // namespace millrace::kernels
