@@ -14,6 +14,7 @@
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
+#include "tools/inspect/costs.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,6 +26,9 @@ struct InspectFlags {
   std::vector<std::string> ops;
   std::string vars;
   int block = -1;
+  int64_t shapes = 0;
+  bool flops = false;
+  bool memory = false;
   bool no_attrs = false;
   bool no_callstack = false;
   bool verify = false;
@@ -36,11 +40,19 @@ void add_flags(Tool& tool, InspectFlags& flags) {
   app.add_option("PROGRAM", flags.program, "program file, binary or text; - is stdin")
       ->required()
       ->group("Arguments");
-  app.add_option("--format", flags.format, "text, summary, json, dot, svg or html")
+  app.add_option("--format", flags.format, "text, summary, json, csv, dot, svg or html")
       ->type_name("FORMAT")
-      ->check(CLI::IsMember({"text", "summary", "json", "dot", "svg", "html"}).description(""));
+      ->check(
+          CLI::IsMember({"text", "summary", "json", "csv", "dot", "svg", "html"}).description(""));
   app.add_flag("--verify", flags.verify, "list everything that is wrong; exit 3 if there is any");
   app.add_flag("--lint", flags.lint, "with --verify: warnings about style, too");
+  app.add_flag("--flops", flags.flops, "instead: work of one run, by op type");
+  app.add_flag("--memory", flags.memory,
+               "instead: bytes of one run, and what is alive at its peak");
+  app.add_option("--shapes", flags.shapes, "unknown dims count as N, for example a batch size")
+      ->type_name("N")
+      ->default_str("")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40U).description(""));
   app.add_option("--params", flags.params, "parameter file")->type_name("FILE");
   app.option_defaults()->group("What is shown");
   app.add_option("--block", flags.block, "this block only")->type_name("N");
@@ -121,11 +133,23 @@ StatusOr<int> verify(Tool& tool, const Program& program, const InspectFlags& fla
   return bad ? exit_code(StatusCode::kInvalidProgram) : kDone;
 }
 
+StatusOr<int> show_costs(Tool& tool, const Program& program, const InspectFlags& flags) {
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  const ProgramCosts costs = program_costs(program, *registry);
+  const int64_t unknown = std::max<int64_t>(flags.shapes, 1);
+  const bool json = tool.common().json || flags.format == "json";
+  MILLRACE_RETURN_IF_ERROR(
+      tool.write_output(json ? costs_json(costs, flags.program, unknown)
+                             : costs_text(costs, flags.flops, flags.memory, unknown)));
+  return kDone;
+}
+
 std::string render(const Program& program, const InspectFlags& flags, bool is_part,
                    const std::string& format) {
   if (format == "json")
     return json_view(program, flags.program, {!flags.no_attrs, !flags.no_callstack});
   if (format == "summary") return summary_text(program, flags.program);
+  if (format == "csv") return ops_csv(program, *ops::standard_registry());
   if (format == "dot") return dot_view(program);
   if (format == "svg") return svg_view(program);
   if (format == "html") return html_view(program, flags.program);
@@ -139,7 +163,9 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program(tool, flags.program));
   if (flags.verify || flags.lint) return verify(tool, *program, flags);
+  if (flags.shapes > 0) fill_unknown_dims(*program, flags.shapes);
   MILLRACE_ASSIGN_OR_RETURN(const bool is_part, select(*program, flags));
+  if (flags.flops || flags.memory) return show_costs(tool, *program, flags);
   const std::string format = tool.common().json ? "json" : flags.format;
   MILLRACE_RETURN_IF_ERROR(tool.write_output(render(*program, flags, is_part, format)));
   return kDone;
@@ -155,10 +181,12 @@ int main(int argc, char** argv) {
              .examples = {"inspect-program __model__",
                           "inspect-program __model__ --format html -o model.html",
                           "inspect-program __model__ --verify --lint",
+                          "inspect-program __model__ --flops --memory --shapes 32",
                           "inspect-program main.prog --ops sgd,momentum --no-attrs"},
              .exit_codes = {{3, "bad input, or --verify found errors"}},
              .notes = {"The text form is complete and every tool reads it back, unless a part or "
-                       "attributes were left out. json is for other programs; svg is drawn "
+                       "attributes were left out. json is for other programs, csv has a line an "
+                       "op; svg is drawn "
                        "without other tools; html is one page that opens no connection."}});
   InspectFlags flags;
   add_flags(tool, flags);

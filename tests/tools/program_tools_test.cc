@@ -149,6 +149,46 @@ TEST_F(ProgramTools, DiffSaysWhere) {
   EXPECT_EQ(run("diff-program - - < " + a).code, 2);
 }
 
+// x (8 rows) and w are read by mul; a dies at relu, b at the end. Block 1 keeps nothing alive.
+constexpr const char* kCosts =
+    "# millrace program 1\nblock 0 {\n  param w: f32(4, 16)\n  var x: f32(-1, 4)\n"
+    "  var a: f32(-1, 16)\n  var b: f32(-1, 16)\n  var c: f32(-1, 16)\n"
+    "  mul X=x Y=w -> Out=a\n  relu X=a -> Out=b\n  relu X=b -> Out=c\n}\n";
+
+TEST_F(ProgramTools, CostsOfOneRun) {
+  const std::string file = write("costs.prog", kCosts);
+  const Result all = run("inspect-program --flops --memory --shapes 8 --json " + file);
+  ASSERT_EQ(all.code, 0) << all.out;
+  const json costs = json::parse(all.out);
+  EXPECT_EQ(costs["schema"]["name"], "millrace.costs");
+  EXPECT_EQ(costs["unknown_dims"], 8);
+  EXPECT_EQ(costs["flops"], 2 * 8 * 4 * 16 + 2 * 8 * 16);
+  EXPECT_EQ(costs["types"][0],
+            json::parse(R"({"type": "mul", "ops": 1, "flops": 1024, "bytes_written": 512})"));
+  EXPECT_EQ(costs["stored_bytes"], 4 * 16 * 4);
+  EXPECT_EQ(costs["temporary_bytes"], 8 * 4 * 4 + 3 * 512);
+  EXPECT_EQ(costs["peak_bytes"], 1024);
+  EXPECT_EQ(costs["peak_op"], 1);
+  EXPECT_EQ(costs["largest"][0]["var"], "a");
+  const Result text = run("inspect-program --memory " + file);
+  EXPECT_THAT(text.out, HasSubstr("unknown dims count as 1"));
+  EXPECT_THAT(text.out, HasSubstr("stored             256 B\n"));
+  EXPECT_THAT(text.out, testing::Not(HasSubstr("work")));
+  EXPECT_THAT(run("inspect-program --shapes 8 " + file).out, HasSubstr("var a: f32(8, 16)"));
+  EXPECT_EQ(run("inspect-program --shapes 0 " + file).code, 2);
+  EXPECT_EQ(run("inspect-program --flops --block 7 " + file).code, 3);
+}
+
+TEST_F(ProgramTools, CsvHasALineAnOp) {
+  const std::string file = write("csv.prog", kCosts);
+  EXPECT_EQ(run("inspect-program --format csv --shapes 8 --ops mul " + file).out,
+            "block,op,type,inputs,outputs,dims,flops,bytes_written\n0,0,mul,x w,a,8x16,1024,512\n");
+  const std::string odd =
+      write("odd.prog", "# millrace program 1\nblock 0 {\n  \"o,\\\"p\" X=x -> Out=y\n}\n");
+  EXPECT_THAT(run("inspect-program --format csv " + odd).out,
+              HasSubstr("\n0,0,\"o,\"\"p\",x,y,?,0,0\n"));
+}
+
 // Scripts of the original write the bare flag.
 TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
   const Result defaults = run("transpile-program --program p --print-config");
