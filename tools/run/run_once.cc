@@ -84,7 +84,10 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   if (!options.profile.empty()) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
-    tool.log(LogLevel::kInfo, "time by op type\n" + trace.op_table());
+    llvm::SmallVector<llvm::StringRef, 32> rows;
+    const std::string table = trace.op_table();
+    llvm::StringRef(table).split(rows, '\n', -1, false);
+    for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
   }
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
