@@ -1,6 +1,7 @@
 #include "tools/common/tool.h"
 #include "tools/transpile/distribute.h"
 #include "tools/transpile/fields.h"
+#include "tools/transpile/minimize.h"
 #include "tools/transpile/run_passes.h"
 
 int main(int argc, char** argv) {
@@ -17,6 +18,7 @@ int main(int argc, char** argv) {
   TranspileOptions options;
   add_transpile_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    if (tool.given("--minimize")) return minimize(tool, options);
     return tool.given("--passes") ? run_passes(tool, options) : distribute(tool, options);
   });
 }

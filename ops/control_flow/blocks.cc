@@ -86,7 +86,9 @@ StatusOr<std::vector<GradOp>> grad_conditional(const GradContext& ctx) {
       .input("Out@GRAD", ctx.output_grad("Out"))
       .input("Scope", ctx.output("Scope"))
       .output("Input@GRAD", std::move(wanted));
-  copy_attrs(ctx, op);
+  // nothing else is handed on
+  if (const AttrValue* const scalar = ctx.forward().find_attr("is_scalar_condition"))
+    op.attr("is_scalar_condition", *scalar);
   return one_grad_op(std::move(op));
 }
 

@@ -126,6 +126,12 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
       ->capture_default_str()
       ->group("Output");
   tool.rare(add_switch(app, "--verify", o.verify, "verify input and outputs")->group("Output"));
+  app.add_option("--minimize", o.minimize,
+                 "make a training program instead: losses, parameters and optimizer of a JSON file")
+      ->type_name("FILE")
+      ->group("Training");
+  add_switch(app, "--backward-only", o.backward_only, "append gradients, no updates")
+      ->group("Training");
   app.add_option("--passes", o.passes, "run passes instead: 'a,b{x=1}'; '' converts only")
       ->group("Passes");
   app.add_option("--print-after", o.print_after, "print the program after a pass, to stderr")

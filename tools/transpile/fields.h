@@ -26,6 +26,9 @@ struct TranspileOptions {
   bool verify = true;
   // pass work
   std::string passes;
+  // training
+  std::string minimize;        ///< config file: losses, parameters, optimizer
+  bool backward_only = false;  ///< append gradients, no updates
   std::vector<std::string> print_after;
   bool print_after_all = false;
   std::string dump_dir;

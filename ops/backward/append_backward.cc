@@ -1,0 +1,355 @@
+#include "ops/backward/append_backward.h"
+
+#include <algorithm>
+#include <map>
+
+#include <llvm/ADT/DenseSet.h>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "ops/backward/pending.h"
+#include "ops/infer_shapes.h"
+
+namespace millrace::ops {
+namespace {
+
+using backward::Names;
+using backward::OpPath;
+using backward::PendingOp;
+
+constexpr int32_t kForwardLoss = 256;
+constexpr int32_t kBackward = 1;
+constexpr int32_t kBackwardLoss = 257;
+
+int32_t sub_block_of(const Op& op) {
+  const AttrValue* const attr = op.find_attr("sub_block");
+  return attr == nullptr || attr->kind() != AttrKind::kBlock
+             ? -1
+             : static_cast<int32_t>(attr->integer());
+}
+
+Names stopped_names(const Block& block) {
+  Names names;
+  for (const Var& var : block.vars())
+    if (var.stop_gradient()) names.insert(var.name().str());
+  return names;
+}
+
+// Everything of one call.
+class Backward {
+ public:
+  Backward(const OpRegistry& registry, Program& program, const BackwardRequest& request)
+      : registry_(registry), program_(program), request_(request) {}
+
+  StatusOr<std::vector<ParamGrad>> run() {
+    Block& root = program_.root();
+    MILLRACE_RETURN_IF_ERROR(mark_loss(root));
+    for (const Var& var : root.vars()) existing_.insert(var.name().str());
+    Names no_grad = stopped_names(root);
+    no_grad.insert(request_.no_grad.begin(), request_.no_grad.end());
+    MILLRACE_ASSIGN_OR_RETURN(OpPath path, backward::find_op_path(registry_, root, {request_.loss},
+                                                                  std::move(no_grad), false));
+    std::vector<PendingOp> ops{loss_grad()};
+    MILLRACE_RETURN_IF_ERROR(make_ops(path, root, ops));
+    finish(ops, root, path.no_grad);
+    append(ops, root);
+    rename_existing(root);
+    declare_grads(root);
+    return mark_params(root);
+  }
+
+ private:
+  Status mark_loss(Block& root) {
+    const Var* const loss = root.find_var(request_.loss);
+    const llvm::SmallVector<Op*, 4> writers = root.writers_of(request_.loss);
+    if (loss == nullptr || writers.empty()) {
+      return InvalidProgram("loss '{}': expected a var of block 0 that an op writes",
+                            request_.loss);
+    }
+    int64_t elements = 1;
+    for (const int64_t dim : loss->dims()) elements *= dim;
+    if (elements != 1) {
+      return InvalidProgram("loss '{}': expected one element, found dims {}", request_.loss,
+                            dims_text(loss->dims()));
+    }
+    writers.back()->set_int("op_role", kForwardLoss);
+    return Ok();
+  }
+
+  PendingOp loss_grad() const {
+    const Var& loss = *program_.root().find_var(request_.loss);
+    GradOp fill("fill_constant");
+    fill.output("Out", {names::grad(request_.loss)})
+        .attr("shape", make_attr(std::vector<int64_t>(loss.dims().begin(), loss.dims().end())))
+        .attr("value", make_attr(1.0F))
+        .attr("dtype", make_attr(static_cast<int32_t>(loss.dtype())))
+        .attr("force_cpu", make_attr(false))
+        .attr("place_type", make_attr(int32_t{-1}))
+        .attr("op_role", make_attr(kBackwardLoss));
+    return {std::move(fill), nullptr};
+  }
+
+  // Gradient ops of a path, last op first. target receives the gradients of the block.
+  Status make_ops(const OpPath& path, Block& target, std::vector<PendingOp>& out) {
+    for (size_t i = path.ops.size(); i-- > 0;) {
+      Op& op = *path.ops[i];
+      Block* sub_block = nullptr;
+      if (const int32_t index = sub_block_of(op); index > 0) {
+        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(op, index, path, target));
+      }
+      const GradContext context(
+          op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
+      MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
+      for (GradOp& grad : made) {
+        set_attr(grad, "op_role", make_attr(kBackward));
+        set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
+        if (sub_block != nullptr) point_at(grad, *sub_block);
+        out.push_back({std::move(grad), sub_block});
+      }
+    }
+    return Ok();
+  }
+
+  // The gradients of a sub-block, in a block of their own.
+  StatusOr<Block*> make_sub_block(const Op& op, int32_t index, const OpPath& outer, Block& target) {
+    if (static_cast<size_t>(index) >= program_.block_count())
+      return InvalidProgram("there is no sub-block {}", index).at(op.location());
+    Block& forward = program_.block(static_cast<size_t>(index));
+    Names needed;
+    for (const llvm::StringRef name : op.output_names()) {
+      if (!outer.no_grad.contains(name.str())) needed.insert(name.str());
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const OpPath path,
+                              backward::find_op_path(registry_, forward, std::move(needed),
+                                                     stopped_names(forward), op.type() == "while"));
+    Block& block = program_.add_block(target.index());
+    block.set_forward_block(index);
+    std::vector<PendingOp> ops;
+    MILLRACE_RETURN_IF_ERROR(make_ops(path, block, ops));
+    finish(ops, forward, path.no_grad);
+    append(ops, block);
+    return &block;
+  }
+
+  static void finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad) {
+    backward::sum_repeated_outputs(ops, forward.index());
+    backward::remove_unneeded(ops, no_grad);
+  }
+
+  static void set_attr(GradOp& op, const std::string& name, AttrValue value) {
+    for (auto& [key, old] : op.attrs) {
+      if (key != name) continue;
+      old = std::move(value);
+      return;
+    }
+    op.attrs.emplace_back(name, std::move(value));
+  }
+
+  // The attribute, and for a loop the gradients that come in and go out through it.
+  static void point_at(GradOp& grad, const Block& block) {
+    set_attr(grad, "sub_block", AttrValue::of_block(block.index()));
+    if (grad.type != "while_grad") return;
+    Names written;
+    Names read_first;
+    for (const Op& op : block.ops()) {
+      for (const llvm::StringRef name : op.input_names())
+        if (!written.contains(name.str())) read_first.insert(name.str());
+      for (const llvm::StringRef name : op.output_names()) written.insert(name.str());
+    }
+    for (auto& [slot, names] : grad.inputs) {
+      if (slot != "Out@GRAD") continue;
+      std::erase_if(names, [&](const std::string& name) { return !read_first.contains(name); });
+      std::sort(names.begin(), names.end());
+      set_attr(grad, "original_output_grad", make_attr(names));
+    }
+    for (auto& [slot, names] : grad.outputs) {
+      for (std::string& name : names)
+        if (!written.contains(name)) name = names::kEmpty;
+    }
+  }
+
+  void append(std::vector<PendingOp>& ops, Block& block) {
+    for (PendingOp& pending : ops) {
+      Op& op = block.append_op(pending.op.type);
+      for (const auto& [slot, names] : pending.op.inputs)
+        op.set_input(slot, llvm::ArrayRef<std::string>(names));
+      for (const auto& [slot, names] : pending.op.outputs)
+        op.set_output(slot, llvm::ArrayRef<std::string>(names));
+      set_attr(pending.op, "op_role", role_of(pending.op));
+      for (auto& [name, value] : pending.op.attrs) op.set_attr(name, std::move(value));
+      ours_.insert(&op);
+      if (request_.after_append) request_.after_append(block, op);
+    }
+  }
+
+  static AttrValue role_of(const GradOp& op) {
+    for (const auto& [name, value] : op.attrs)
+      if (name == "op_role" && value == make_attr(kBackwardLoss)) return value;
+    return make_attr(kBackward);
+  }
+
+  // Gradients that an earlier call has made keep their names; those of this call are told apart.
+  void rename_existing(Block& root) {
+    if (request_.earlier_calls == 0) return;
+    std::string prefix;
+    for (int i = 0; i <= request_.earlier_calls; ++i) prefix += "grad/";
+    std::map<std::string, std::string> renamed;
+    for (Op* const op : root.op_vector()) {
+      if (!ours_.contains(op)) continue;
+      for (const llvm::StringRef name : op->input_names()) {
+        const auto found = renamed.find(name.str());
+        if (found != renamed.end()) op->replace_input(name, found->second);
+      }
+      for (const llvm::StringRef name : op->output_names()) {
+        if (!backward::is_grad_name(name)) continue;
+        auto found = renamed.find(name.str());
+        if (found == renamed.end()) {
+          if (!existing_.contains(name.str())) continue;
+          found = renamed.emplace(name.str(), prefix + name.str()).first;
+        }
+        op->replace_output(name, found->second);
+      }
+    }
+    renamed_ = std::move(renamed);
+  }
+
+  // ---- vars
+
+  static bool is_visible(const Block& block, llvm::StringRef name) {
+    return block.find_var_recursive(name) != nullptr;
+  }
+
+  // In order of the ops, sub-blocks before the op they belong to. Ops whose gradients do not exist
+  // go; the sums lose them.
+  void declare_grads(Block& block) {
+    for (Op* const op : block.op_vector()) {
+      if (!ours_.contains(op)) continue;
+      if (const int32_t index = sub_block_of(*op);
+          index > 0 && program_.block(static_cast<size_t>(index)).forward_block().has_value())
+        declare_grads(program_.block(static_cast<size_t>(index)));
+      if (is_without_gradient(*op)) {
+        forget(*op, block);
+        continue;
+      }
+      for (const llvm::StringRef name : op->output_names()) {
+        if (name != names::kEmpty && backward::is_grad_name(name) && !is_visible(block, name))
+          declare_like_forward(block, name);
+      }
+      // what inference does not know keeps the shape of the forward var
+      (void)infer_op(registry_, *op);
+      set_rows_kind(*op, block);
+    }
+  }
+
+  static bool is_without_gradient(Op& op) {
+    if (op.output_names().empty() ||
+        llvm::all_of(op.output_names(), [](llvm::StringRef n) { return n == names::kEmpty; }))
+      return true;
+    bool any = false;
+    bool exists = false;
+    llvm::SmallVector<llvm::StringRef, 4> present;
+    for (const llvm::StringRef name : op.input_names()) {
+      if (!backward::is_grad_name(name)) continue;
+      any = true;
+      if (is_visible(op.block(), name)) {
+        exists = true;
+        present.push_back(name);
+      }
+    }
+    if (any && exists && op.type() == "sum") op.set_input("X", present);
+    return any && !exists;
+  }
+
+  void forget(Op& op, Block& block) {
+    ours_.erase(&op);
+    block.erase(op);
+  }
+
+  // "grad/grad/x@GRAD@RENAME@block0@1" has the shape of x.
+  static void declare_like_forward(Block& block, llvm::StringRef grad) {
+    llvm::StringRef forward = grad.split("@GRAD").first;
+    while (forward.consume_front("grad/")) {
+    }
+    const Var* like = block.find_var_recursive(forward);
+    if (like == nullptr && block.forward_block().value_or(0) > 0) {
+      like = block.program()
+                 .block(static_cast<size_t>(*block.forward_block()))
+                 .find_var_recursive(forward);
+    }
+    VarSpec spec = like == nullptr ? VarSpec::tensor(DType::kFloat32, {}) : like->spec();
+    spec.persistable.reset();
+    spec.is_parameter.reset();
+    spec.need_check_feed.reset();
+    spec.stop_gradient = false;
+    block.declare(grad, std::move(spec));
+  }
+
+  // A sparse look-up gives selected rows, and so do sums of nothing else.
+  static void set_rows_kind(const Op& op, Block& block) {
+    const bool lookup = op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
+    bool rows = lookup && get_attr_or<bool>(op, "is_sparse", false);
+    if (op.type() == "sum") {
+      rows = llvm::all_of(op.input_names(), [&](llvm::StringRef name) {
+        const Var* const var = block.find_var_recursive(name);
+        return var != nullptr && var->kind() == VarKind::kSelectedRows;
+      });
+    }
+    if (!rows) return;
+    for (const llvm::StringRef name : op.output_names()) {
+      Var* const var = block.find_var(name);
+      if (var == nullptr) continue;
+      VarSpec spec = var->spec();
+      spec.kind = VarKind::kSelectedRows;
+      spec.form = TensorForm::kSelectedRows;
+      spec.lod_level.reset();
+      var->set_spec(std::move(spec));
+    }
+  }
+
+  // ---- parameters
+
+  std::vector<std::string> parameters(const Block& root) const {
+    if (!request_.parameters.empty()) return request_.parameters;
+    std::vector<std::string> names;
+    for (const Var& var : root.vars()) {
+      if (var.is_parameter() && !request_.no_grad.contains(var.name().str()))
+        names.push_back(var.name().str());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  std::vector<ParamGrad> mark_params(Block& root) {
+    std::vector<ParamGrad> pairs;
+    for (const std::string& param : parameters(root)) {
+      std::string grad = names::grad(param);
+      if (const auto found = renamed_.find(grad); found != renamed_.end()) grad = found->second;
+      Op* last = nullptr;
+      for (Op* const writer : root.writers_of(grad))
+        if (ours_.contains(writer)) last = writer;
+      if (last == nullptr) continue;
+      std::vector<std::string> roles{param, grad};
+      const auto old = get_attr_or<std::vector<std::string>>(*last, "op_role_var", {});
+      roles.insert(roles.end(), old.begin(), old.end());
+      last->set_strings("op_role_var", std::move(roles));
+      pairs.push_back({param, std::move(grad)});
+    }
+    return pairs;
+  }
+
+  const OpRegistry& registry_;
+  Program& program_;
+  const BackwardRequest& request_;
+  Names existing_;                  ///< vars of block 0 before the call
+  llvm::DenseSet<const Op*> ours_;  ///< ops that this call has appended
+  std::map<std::string, std::string> renamed_;
+};
+
+}  // namespace
+
+StatusOr<std::vector<ParamGrad>> append_backward(const OpRegistry& registry, Program& program,
+                                                 const BackwardRequest& request) {
+  return Backward(registry, program, request).run();
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "framework/program.h"
+
+namespace millrace::ops {
+
+/// Bounds that the gradient of an activation is cut to while it flows back.
+struct ErrorClip {
+  float min = 0;
+  float max = 0;
+};
+
+/// A BackwardRequest::after_append that appends `clip`, in place, after every op that writes the
+/// whole gradient of a var in the map. Parts of a gradient are not clipped, their sum is; inside a
+/// gradient block its share is, and then the sum outside as well.
+/// Source: spec/backward.md section 7.
+std::function<void(Block& block, Op& op)> clip_errors(std::map<std::string, ErrorClip> clips);
+
+}  // namespace millrace::ops

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/program.h"
+#include "ops/grad.h"
+
+/// Parts of append_backward() that its files share.
+namespace millrace::ops::backward {
+
+using Names = std::set<std::string>;
+
+/// True if the name is that of a gradient; partial ones included.
+bool is_grad_name(llvm::StringRef name);
+
+/// A gradient op on its way into a block.
+struct PendingOp {
+  GradOp op;
+  /// Block with the gradients of the op's sub-block; null if it has none.
+  Block* sub_block = nullptr;
+
+  /// Calls fn(name) for every argument.
+  template <typename Fn>
+  void each_input(Fn fn) const {
+    for (const auto& [slot, names] : op.inputs)
+      for (const std::string& name : names) fn(name);
+  }
+  template <typename Fn>
+  void each_output(Fn fn) const {
+    for (const auto& [slot, names] : op.outputs)
+      for (const std::string& name : names) fn(name);
+  }
+  [[nodiscard]] bool reads(const std::string& name) const;
+};
+
+/// Ops of a block on the way from what is needed back to its inputs, in block order, and the names
+/// that no gradient flows through.
+struct OpPath {
+  std::vector<Op*> ops;
+  Names no_grad;
+};
+
+/// Walks back from the needed names. An op is on the path if one of its outputs is needed and its
+/// type has a gradient rule; then its inputs are needed, unless they are in no_grad. For the body
+/// of a loop, ops join that write what later steps need. Errors: kInvalidProgram for an unknown op
+/// type.
+StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed, Names no_grad,
+                              bool is_loop);
+
+/// Gives every writer of a gradient that has several of them a name of its own
+/// ("<grad>@RENAME@block<B>@<n>"), and adds the sums before the first reader.
+/// \param block  index of the forward block
+void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block);
+
+/// Removes ops that compute or read nothing but gradients which nobody needs, and fills gradients
+/// that a kept op reads with zeros.
+/// \param no_grad  names of forward vars
+void remove_unneeded(std::vector<PendingOp>& ops, const Names& no_grad);
+
+}  // namespace millrace::ops::backward

@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/diff/diff.h"
+#include "framework/read_program.h"
+#include "ops/backward/append_backward.h"
+#include "ops/backward/error_clip.h"
+#include "ops/verify.h"
+
+namespace millrace::ops {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class BackwardTest : public testing::Test {
+ protected:
+  BackwardTest() {
+    Block& block = program_->root();
+    for (const char* const name : {"x", "a", "b", "c"})
+      block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 4}));
+    block.declare("loss", VarSpec::tensor(DType::kFloat32, {}));
+    VarSpec w = VarSpec::tensor(DType::kFloat32, {4, 4});
+    w.persistable = true;
+    w.is_parameter = true;
+    block.declare("w", w);
+    stop("x");
+  }
+
+  void stop(const char* name) {
+    VarSpec spec = program_->root().find_var(name)->spec();
+    spec.stop_gradient = true;
+    program_->root().find_var(name)->set_spec(spec);
+  }
+
+  Op& op(const char* type, std::vector<std::pair<const char*, const char*>> inputs,
+         const char* out) {
+    Op& made = program_->root().append_op(type);
+    for (const auto& [slot, name] : inputs) made.set_input(slot, name);
+    made.set_output("Out", out);
+    return made;
+  }
+
+  std::vector<ParamGrad> backward(BackwardRequest request = {}) {
+    if (request.loss.empty()) request.loss = "loss";
+    StatusOr<std::vector<ParamGrad>> pairs = append_backward(*registry_, *program_, request);
+    EXPECT_TRUE(pairs.ok()) << pairs.status().to_string();
+    if (!pairs.ok()) return {};
+    const Status status = check_program(*registry_, *program_);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    return *pairs;
+  }
+
+  std::vector<std::string> op_types() const {
+    std::vector<std::string> types;
+    for (const Op& o : program_->root().ops()) types.push_back(o.type().str());
+    return types;
+  }
+
+  std::unique_ptr<OpRegistry> registry_ = standard_registry();
+  std::unique_ptr<Program> program_ = Program::create();
+};
+
+TEST_F(BackwardTest, GoesBackFromTheLossToParameters) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  EXPECT_THAT(backward(), ElementsAre(ParamGrad{"w", "w@GRAD"}));
+  EXPECT_THAT(op_types(), ElementsAre("mul", "tanh", "mean", "fill_constant", "mean_grad",
+                                      "tanh_grad", "mul_grad"));
+  const Op& last = program_->root().back();
+  EXPECT_EQ(last.find_attr("op_role_var")->strings(), (llvm::ArrayRef<std::string>{"w", "w@GRAD"}));
+  EXPECT_TRUE(last.output("X@GRAD").empty()) << "x takes no gradient";
+  EXPECT_EQ(program_->root().find_var("w@GRAD")->dims(), (llvm::ArrayRef<int64_t>{4, 4}));
+}
+
+TEST_F(BackwardTest, SumsTheGradientsOfAVarThatIsReadTwice) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("elementwise_mul", {{"X", "a"}, {"Y", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  backward();
+  const Op* sum = nullptr;
+  for (const Op& o : program_->root().ops())
+    if (o.type() == "sum") sum = &o;
+  ASSERT_NE(sum, nullptr);
+  EXPECT_THAT(sum->input("X"), ElementsAre("a@GRAD@RENAME@block0@0", "a@GRAD@RENAME@block0@1"));
+  EXPECT_EQ(sum->first_output("Out"), "a@GRAD");
+}
+
+TEST_F(BackwardTest, LeavesOutWhatNoGradientFlowsThrough) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  BackwardRequest request;
+  request.no_grad = {"b"};
+  EXPECT_TRUE(backward(request).empty());
+  EXPECT_THAT(op_types(), ElementsAre("mul", "tanh", "mean", "fill_constant"));
+}
+
+TEST_F(BackwardTest, ClipsTheWholeGradientOfAVar) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  BackwardRequest request;
+  request.after_append = clip_errors({{"a", {-1, 2}}});
+  backward(request);
+  EXPECT_THAT(op_types(), ElementsAre("mul", "tanh", "mean", "fill_constant", "mean_grad",
+                                      "tanh_grad", "clip", "mul_grad"));
+}
+
+TEST_F(BackwardTest, RefusesALossThatIsNotOneElement) {
+  op("tanh", {{"X", "x"}}, "a");
+  BackwardRequest request;
+  request.loss = "a";
+  EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
+              HasSubstr("loss 'a': expected one element, found dims [-1, 4]"));
+}
+
+TEST_F(BackwardTest, RefusesALossThatNoOpWrites) {
+  BackwardRequest request;
+  request.loss = "loss";
+  EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
+              HasSubstr("loss 'loss': expected a var of block 0 that an op writes"));
+}
+
+// Programs of the original: a parameter used four times, a loop over an array, two losses.
+struct Reference {
+  const char* name;
+  std::vector<std::string> losses;
+  std::vector<std::vector<std::string>> parameters;
+};
+
+class BackwardReferenceTest : public testing::TestWithParam<Reference> {};
+
+TEST_P(BackwardReferenceTest, IsMet) {
+  const std::string base = std::string("tests/data/backward/") + GetParam().name;
+  const auto registry = standard_registry();
+  auto program = read_program(base + ".forward.pb", {});
+  const auto wanted = read_program(base + ".backward.pb", {});
+  ASSERT_TRUE(program.ok() && wanted.ok());
+  for (size_t i = 0; i < GetParam().losses.size(); ++i) {
+    BackwardRequest request;
+    request.loss = GetParam().losses[i];
+    request.parameters = GetParam().parameters[i];
+    request.earlier_calls = static_cast<int>(i);
+    const auto pairs = append_backward(*registry, **program, request);
+    ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
+  }
+  for (const Difference& difference : diff_programs(**wanted, **program, {}))
+    ADD_FAILURE() << difference.to_string();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Programs, BackwardReferenceTest,
+    testing::Values(Reference{"reused", {"mean_0.tmp_0"}, {{"tied.w_0", "fc_0.w_0", "fc_0.b_0"}}},
+                    Reference{
+                        "while",
+                        {"mean_0.tmp_0"},
+                        {{"boot.w_0", "boot.b_0", "cell.w_0", "cell.b_0", "fc_0.w_0", "fc_0.b_0"}}},
+                    Reference{"two",
+                              {"mean_0.tmp_0", "mean_1.tmp_0"},
+                              {{"trunk.w_0", "trunk.b_0", "cls.w_0", "cls.b_0"},
+                               {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
+    [](const auto& reference) { return std::string(reference.param.name); });
+
+}  // namespace
+}  // namespace millrace::ops
