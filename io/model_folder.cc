@@ -1,0 +1,220 @@
+#include "io/model_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <system_error>
+
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "io/paths.h"
+
+namespace millrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const std::string& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+bool is_folder(const std::string& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+std::string in(const std::string& folder, const std::string& name) {
+  return (fs::path(folder) / name).string();
+}
+
+Status check_folder(const std::string& folder) {
+  if (is_folder(folder)) return Ok();
+  std::error_code error;
+  if (!fs::exists(folder, error)) return NotFound("no such folder").in_file(folder);
+  return InvalidData("expected a folder").in_file(folder);
+}
+
+// Names of the regular files of a folder that end so, in order.
+StatusOr<std::vector<std::string>> files_ending(const std::string& folder,
+                                                const std::string& suffix) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(suffix) && is_file(in(folder, name))) names.push_back(name);
+  }
+  if (error) return IoError("cannot list: {}", error.message()).in_file(folder);
+  std::ranges::sort(names);
+  return names;
+}
+
+// The one file of a folder that ends so; empty if there is none.
+StatusOr<std::string> only_file_ending(const std::string& folder, const std::string& suffix,
+                                       const char* flag) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files_ending(folder, suffix));
+  if (names.empty()) return std::string();
+  if (names.size() == 1) return in(folder, names[0]);
+  return InvalidData("expected one *{}, found {}", suffix, fmt::join(names, ", "))
+      .in_file(folder)
+      .with_hint(fmt::format("{} says which", flag));
+}
+
+StatusOr<std::string> named_file(const std::string& folder, const std::string& filename) {
+  MILLRACE_ASSIGN_OR_RETURN(std::string path, path_below(folder, filename));
+  if (!is_file(path)) return NotFound("no such file").in_file(path);
+  return path;
+}
+
+// An npz archive, told by the magic number of zip.
+StatusOr<bool> is_archive(const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
+  std::array<std::byte, 4> magic{};
+  if (source.size() < magic.size()) return false;
+  MILLRACE_RETURN_IF_ERROR(source.read(0, magic).in_file(path));
+  return magic[0] == std::byte{'P'} && magic[1] == std::byte{'K'};
+}
+
+// Dims without the ones: numpy and old programs disagree on how to write a single number.
+Dims squeezed(llvm::ArrayRef<int64_t> dims) {
+  Dims kept;
+  for (const int64_t dim : dims)
+    if (dim != 1) kept.push_back(dim);
+  return kept;
+}
+
+// Gives an array the declared dims; it may differ in axes of extent 1.
+Status fit_dims(Tensor& tensor, const Dims& declared) {
+  bool fits = tensor.rank() == declared.size();
+  for (size_t i = 0; fits && i < declared.size(); ++i)
+    fits = declared[i] == -1 || declared[i] == tensor.dims()[i];
+  if (fits) return Ok();
+  if (squeezed(tensor.dims()) != squeezed(declared)) {
+    return InvalidData("expected dims [{}], found {}", fmt::join(declared, ", "), describe(tensor));
+  }
+  tensor.set_dims(declared);
+  return Ok();
+}
+
+Status fit(Value& value, const ParamSpec& spec) {
+  auto* tensor = value.get_if<Tensor>();
+  auto* const rows = value.get_if<SelectedRows>();
+  if (rows != nullptr) tensor = &rows->value;
+  if (tensor == nullptr || value.kind() != spec.kind)
+    return InvalidData("expected {}, found {}", var_kind_name(spec.kind), describe(value));
+  if (spec.dtype && tensor->dtype() != *spec.dtype)
+    return InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype), describe(*tensor));
+  return spec.dims && rows == nullptr ? fit_dims(*tensor, *spec.dims) : Ok();
+}
+
+StatusOr<ParamValues> load_archive(const std::string& path, const std::vector<ParamSpec>& specs) {
+  MILLRACE_ASSIGN_OR_RETURN(ParamValues all, read_values(path));
+  ParamValues values;
+  for (const ParamSpec& spec : specs) {
+    const auto found = all.find(spec.name);
+    if (found == all.end()) continue;
+    if (Status status = fit(found->second, spec); !status.ok()) {
+      Location location;
+      location.file = path;
+      location.var = spec.name;
+      return std::move(status).at(std::move(location));
+    }
+    values[spec.name] = std::move(found->second);
+  }
+  return values;
+}
+
+}  // namespace
+
+StatusOr<std::string> find_program(const std::string& folder, const std::string& filename) {
+  MILLRACE_RETURN_IF_ERROR(check_folder(folder));
+  if (!filename.empty()) return named_file(folder, filename);
+  if (std::string path = in(folder, "__model__"); is_file(path)) return path;
+  MILLRACE_ASSIGN_OR_RETURN(std::string path, only_file_ending(folder, ".pdmodel", "--program"));
+  if (!path.empty()) return path;
+  return NotFound("no program: expected __model__ or a *.pdmodel file").in_file(folder);
+}
+
+StatusOr<std::string> find_params(const std::string& folder, const std::string& program_path,
+                                  const Program& program, const std::string& filename) {
+  MILLRACE_RETURN_IF_ERROR(check_folder(folder));
+  if (!filename.empty()) return named_file(folder, filename);
+  const std::vector<ParamSpec> specs = persistables_of(program);
+  const auto is_var = [&](const std::string& path) {
+    return std::ranges::any_of(
+        specs, [&](const ParamSpec& spec) { return in(folder, spec.name) == path; });
+  };
+  std::vector<std::string> candidates;
+  if (const fs::path path(program_path); path.extension() == ".pdmodel")
+    candidates.push_back(in(folder, path.stem().string() + ".pdiparams"));
+  candidates.push_back(in(folder, "__params__"));
+  candidates.push_back(in(folder, "params"));
+  for (const std::string& path : candidates)
+    if (is_file(path) && !is_var(path)) return path;
+  MILLRACE_ASSIGN_OR_RETURN(std::string path,
+                            only_file_ending(folder, ".pdiparams", "--params-filename"));
+  return path.empty() || is_var(path) ? folder : path;
+}
+
+std::vector<ParamSpec> persistables_of(const Program& program) {
+  std::map<std::string, ParamSpec> by_name;
+  for (const Block& block : program.blocks()) {
+    for (const Var& var : block.vars()) {
+      const bool stored = var.kind() == VarKind::kLodTensor || var.kind() == VarKind::kSelectedRows;
+      if (!var.persistable() || !stored) continue;
+      ParamSpec spec;
+      spec.name = var.name().str();
+      spec.kind = var.kind();
+      if (var.spec().has_tensor()) {
+        spec.dtype = var.dtype();
+        spec.dims.emplace(var.dims().begin(), var.dims().end());
+      }
+      by_name.try_emplace(spec.name, std::move(spec));
+    }
+  }
+  std::vector<ParamSpec> specs;
+  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
+  return specs;
+}
+
+Status load_parameters(const std::string& path, const Program& program, Scope& scope,
+                       const LoadOptions& options) {
+  const std::vector<ParamSpec> specs = persistables_of(program);
+  StatusOr<ParamValues> values = ParamValues();
+  if (is_folder(path)) {
+    values = load_separate(path, specs, options);
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(const bool archive, is_archive(path));
+    if (archive) {
+      values = load_archive(path, specs);
+    } else {
+      MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
+      values = load_combined(source, specs, options);
+    }
+  }
+  if (!values.ok()) return std::move(values).status();
+  for (auto& [name, value] : *values) scope.local(name) = std::move(value);
+  return Ok();
+}
+
+Status save_parameters(const std::string& path, const Program& program, const Scope& scope,
+                       const SaveOptions& options) {
+  std::vector<NamedValue> values;
+  for (const ParamSpec& spec : persistables_of(program)) {
+    const Value* const value = scope.find(spec.name);
+    if (value == nullptr || !value->initialized()) {
+      Location location;
+      location.file = path;
+      location.var = spec.name;
+      return NotFound("the var has no value to save").at(std::move(location));
+    }
+    values.push_back({spec.name, value});
+  }
+  if (is_folder(path) || path.ends_with('/')) return save_separate(path, values, options);
+  return save_combined(path, values, options);
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,42 @@
+#include "io/parallel_for.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace millrace::io {
+
+Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)> body) {
+  const size_t workers = std::min(count, static_cast<size_t>(std::max(threads, 1)));
+  if (workers <= 1) {
+    for (size_t i = 0; i < count; ++i) MILLRACE_RETURN_IF_ERROR(body(i));
+    return Ok();
+  }
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  size_t failed = count;
+  Status first;
+  const auto work = [&] {
+    // Indices are handed out in order, so no index below a failed one is left out.
+    for (size_t i = next++; i < count; i = next++) {
+      Status status = body(i);
+      if (status.ok()) continue;
+      const std::lock_guard lock(mutex);
+      next = count;
+      if (i < failed) {
+        failed = i;
+        first = std::move(status);
+      }
+      return;
+    }
+  };
+  std::vector<std::jthread> pool;
+  for (size_t i = 1; i < workers; ++i) pool.emplace_back(work);
+  work();
+  pool.clear();  // joins
+  return first;
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,61 @@
+#include "io/paths.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+
+namespace millrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status check_name(const std::string& folder, std::string_view name) {
+  const auto refuse = [&](const char* why) {
+    return InvalidData("{} as the name of a file in '{}': {}", quoted(name), folder, why);
+  };
+  if (name.empty()) return refuse("it is empty");
+  if (name.find('\0') != std::string_view::npos) return refuse("it holds a NUL byte");
+  if (name.front() == '/') return refuse("it is an absolute path");
+  size_t begin = 0;
+  while (begin <= name.size()) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") return refuse("it leads out of the folder");
+    begin = end + 1;
+  }
+  return Ok();
+}
+
+// Both without links; a path that does not exist is taken as far as it does.
+bool is_below(const fs::path& folder, const fs::path& path) {
+  std::error_code error;
+  const fs::path root = fs::weakly_canonical(folder, error);
+  const fs::path real = error ? fs::path() : fs::weakly_canonical(path, error);
+  if (error) return false;
+  const auto [left, right] = std::mismatch(root.begin(), root.end(), real.begin(), real.end());
+  return left == root.end() || (std::next(left) == root.end() && left->empty());
+}
+
+}  // namespace
+
+StatusOr<std::string> path_below(const std::string& folder, std::string_view name) {
+  MILLRACE_RETURN_IF_ERROR(check_name(folder, name));
+  const fs::path path = fs::path(folder.empty() ? "." : folder) / name;
+  if (!is_below(folder.empty() ? "." : folder, path)) {
+    return InvalidData("{} as the name of a file in '{}': a symbolic link leads out of the folder",
+                       quoted(name), folder);
+  }
+  return path.string();
+}
+
+StatusOr<std::string> make_path_below(const std::string& folder, std::string_view name) {
+  MILLRACE_ASSIGN_OR_RETURN(std::string path, path_below(folder, name));
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (error) return IoError("cannot create its folder: {}", error.message()).in_file(path);
+  return path;
+}
+
+}  // namespace millrace::io
