@@ -78,6 +78,27 @@ StatusOr<bool> is_archive(const std::string& path) {
   return magic[0] == std::byte{'P'} && magic[1] == std::byte{'K'};
 }
 
+// Persistable vars of the given kinds in all blocks, by name.
+std::vector<ParamSpec> persistables(const Program& program, llvm::ArrayRef<VarKind> kinds) {
+  std::map<std::string, ParamSpec> by_name;
+  for (const Block& block : program.blocks()) {
+    for (const Var& var : block.vars()) {
+      if (!var.persistable() || !llvm::is_contained(kinds, var.kind())) continue;
+      ParamSpec spec;
+      spec.name = var.name().str();
+      spec.kind = var.kind();
+      if (var.spec().has_tensor()) {
+        spec.dtype = var.dtype();
+        spec.dims.emplace(var.dims().begin(), var.dims().end());
+      }
+      by_name.try_emplace(spec.name, std::move(spec));
+    }
+  }
+  std::vector<ParamSpec> specs;
+  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
+  return specs;
+}
+
 // Dims without the ones: numpy and old programs disagree on how to write a single number.
 Dims squeezed(llvm::ArrayRef<int64_t> dims) {
   Dims kept;
@@ -103,17 +124,19 @@ Status fit(Value& value, const ParamSpec& spec) {
   auto* tensor = value.get_if<Tensor>();
   auto* const rows = value.get_if<SelectedRows>();
   if (rows != nullptr) tensor = &rows->value;
-  if (tensor == nullptr || value.kind() != spec.kind)
+  if (value.kind() != spec.kind)
     return InvalidData("expected {}, found {}", var_kind_name(spec.kind), describe(value));
+  if (tensor == nullptr) return Ok();  // an array of tensors
   if (spec.dtype && tensor->dtype() != *spec.dtype)
     return InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype), describe(*tensor));
   return spec.dims && rows == nullptr ? fit_dims(*tensor, *spec.dims) : Ok();
 }
 
-StatusOr<ParamValues> load_archive(const std::string& path, const std::vector<ParamSpec>& specs) {
+StatusOr<ParamValues> load_archive(const std::string& path, const Program& program) {
   MILLRACE_ASSIGN_OR_RETURN(ParamValues all, read_values(path));
   ParamValues values;
-  for (const ParamSpec& spec : specs) {
+  for (const ParamSpec& spec : persistables(
+           program, {VarKind::kLodTensor, VarKind::kSelectedRows, VarKind::kLodTensorArray})) {
     const auto found = all.find(spec.name);
     if (found == all.end()) continue;
     if (Status status = fit(found->second, spec); !status.ok()) {
@@ -160,24 +183,7 @@ StatusOr<std::string> find_params(const std::string& folder, const std::string& 
 }
 
 std::vector<ParamSpec> persistables_of(const Program& program) {
-  std::map<std::string, ParamSpec> by_name;
-  for (const Block& block : program.blocks()) {
-    for (const Var& var : block.vars()) {
-      const bool stored = var.kind() == VarKind::kLodTensor || var.kind() == VarKind::kSelectedRows;
-      if (!var.persistable() || !stored) continue;
-      ParamSpec spec;
-      spec.name = var.name().str();
-      spec.kind = var.kind();
-      if (var.spec().has_tensor()) {
-        spec.dtype = var.dtype();
-        spec.dims.emplace(var.dims().begin(), var.dims().end());
-      }
-      by_name.try_emplace(spec.name, std::move(spec));
-    }
-  }
-  std::vector<ParamSpec> specs;
-  for (auto& [name, spec] : by_name) specs.push_back(std::move(spec));
-  return specs;
+  return persistables(program, {VarKind::kLodTensor, VarKind::kSelectedRows});
 }
 
 Status load_parameters(const std::string& path, const Program& program, Scope& scope,
@@ -189,7 +195,7 @@ Status load_parameters(const std::string& path, const Program& program, Scope& s
   } else {
     MILLRACE_ASSIGN_OR_RETURN(const bool archive, is_archive(path));
     if (archive) {
-      values = load_archive(path, specs);
+      values = load_archive(path, program);
     } else {
       MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
       values = load_combined(source, specs, options);

@@ -5,6 +5,7 @@
 #include "executor/check_nan.h"
 #include "executor/trace.h"
 #include "framework/base/errors.h"
+#include "io/model_folder.h"
 #include "tools/run/session.h"
 
 namespace millrace::tools {
@@ -97,8 +98,11 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     print_results(results, text);
     MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
   }
-  if (!options.save_params.empty())
-    return Unimplemented("--save-params: this build has no writer of parameter files");
+  if (!options.save_params.empty()) {
+    const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
+    MILLRACE_RETURN_IF_ERROR(io::save_parameters(options.save_params, *session.program,
+                                                 *session.scope, {.replace = replace}));
+  }
   if (!options.save_persistables.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved, persistables(session));
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "framework/base/errors.h"
+#include "io/model_folder.h"
 #include "io/npy.h"
 #include "tools/common/program_options.h"
 
@@ -22,21 +23,28 @@ bool is_holder(const Var& var) {
          var.kind() == VarKind::kFeedList;
 }
 
-Status load_npz_params(const std::string& path, const Program& program, Scope& scope) {
-  MILLRACE_ASSIGN_OR_RETURN(NamedValues values, io::read_values(path));
-  for (auto& [name, value] : values) {
-    const Var* const var = program.root().find_var(name);
-    if (var == nullptr || !var->persistable() || is_holder(*var)) continue;
-    scope.local(name) = std::move(value);
-  }
-  return Ok();
+Status load_params(const Tool& tool, const RunOptions& options, Session& session) {
+  if (session.params.empty()) return Ok();
+  if (!options.model_dir.empty() && io::persistables_of(*session.program).empty()) return Ok();
+  return io::load_parameters(session.params, *session.program, *session.scope,
+                             {.threads = tool.common().threads});
 }
 
-Status load_params(const RunOptions& options, Session& session) {
-  if (options.params.empty()) return Ok();
-  if (llvm::StringRef(options.params).endswith(".npz"))
-    return load_npz_params(options.params, *session.program, *session.scope);
-  return Unimplemented("--params: this build reads npz files only, '{}' is none", options.params);
+// Program and place of the parameters, from --model-dir where they are not named themselves.
+Status find_parts(const Tool& tool, const RunOptions& options, Session& session) {
+  session.name = options.program;
+  session.params = options.params;
+  if (!options.model_dir.empty() && session.name.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(session.name, io::find_program(options.model_dir));
+  }
+  if (session.name.empty())
+    return {StatusCode::kUsage, "nothing to run: give --program or --model-dir"};
+  MILLRACE_ASSIGN_OR_RETURN(session.program, read_program(tool, session.name));
+  if (options.model_dir.empty() || !session.params.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(
+      session.params,
+      io::find_params(options.model_dir, session.name, *session.program, options.params_filename));
+  return Ok();
 }
 
 Status run_startup(const Tool& tool, const RunOptions& options, const executor::Executor& executor,
@@ -102,19 +110,14 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
                                const std::shared_ptr<const executor::Runtime>& runtime) {
   Session session;
   const auto start = Clock::now();
-  session.name = options.program;
   if (options.devices != "cpu:1" && options.devices != "cpu")
     return Unimplemented("--devices {}: this build runs on one device, cpu:1", options.devices);
-  if (!options.model_dir.empty())
-    return Unimplemented("--model-dir: this build has no reader of model folders");
-  if (session.name.empty())
-    return Status(StatusCode::kUsage, "nothing to run: give --program or --model-dir");
-  MILLRACE_ASSIGN_OR_RETURN(session.program, read_program(tool, session.name));
+  MILLRACE_RETURN_IF_ERROR(find_parts(tool, options, session));
   session.scope = std::make_unique<Scope>();
   const executor::Executor executor(runtime,
                                     {.threads = tool.common().threads, .seed = tool.common().seed});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, session));
-  MILLRACE_RETURN_IF_ERROR(load_params(options, session));
+  MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =

@@ -14,7 +14,8 @@ namespace millrace::tools {
 
 /// A program with its scope, ready to run: parameters loaded, startup program run.
 struct Session {
-  std::string name;  ///< the program's file, for messages
+  std::string name;    ///< the program's file, for messages
+  std::string params;  ///< where its parameters are read from; may be empty
   std::unique_ptr<Program> program;
   std::unique_ptr<Scope> scope;
   std::unique_ptr<executor::PreparedProgram> prepared;
