@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+"""Holds a reference checker to what it has reached: fewer passed cases than the floor is a failure.
+
+    ratchet.py NAME FLOORS.json -- CHECKER... (which is run with --json FILE or prints its result as JSON)
+
+FLOORS.json: {"NAME": passed cases}. Cases above the floor count as passed; raise the floor when they do. The last line is
+"N passed, M failed", M being what is missing to the floor.
+"""
+import json
+import subprocess
+import sys
+import tempfile
+
+
+def passed_of(result):
+    total = result.get("total")
+    return total["passed"] if isinstance(total, dict) else result["passed"]
+
+
+def main():
+    name, floors_path = sys.argv[1:3]
+    command = sys.argv[sys.argv.index("--") + 1:]
+    with open(floors_path, encoding="utf-8") as file:
+        floor = json.load(file)[name]
+    with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
+        to_file = "{json}" in command
+        done = subprocess.run([out.name if word == "{json}" else word for word in command], capture_output=True, text=True)
+        text = out.read() if to_file else done.stdout
+    try:
+        passed = passed_of(json.loads(text))
+    except (ValueError, KeyError):
+        print(done.stdout[-2000:], done.stderr[-2000:], sep="\n")
+        print("no result of the checker")
+        return 1
+    print(f"{name}: {passed} cases pass, the floor is {floor}" + ("; raise it" if passed > floor else ""))
+    missing = max(0, floor - passed)
+    print(f"{passed} passed, {missing} failed")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
