@@ -1,7 +1,10 @@
+#include "kernels/cpu/feature/feature.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_feature_kernels(KernelRegistry& /*registry*/) {}
+void add_feature_kernels(KernelRegistry& registry) {
+  add_average_kernels(registry);
+}
 
 }  // namespace millrace::kernels

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Kernels of ops/feature, a function a file.
+void add_average_kernels(KernelRegistry& registry);
+
+}  // namespace millrace::kernels

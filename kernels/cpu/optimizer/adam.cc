@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/optimizer/moments.h"
+#include "kernels/cpu/optimizer/optimizer.h"
+
+namespace millrace::kernels {
+namespace {
+
+using optimizer::moment_settings;
+using optimizer::moment_slots;
+using optimizer::MomentSettings;
+using optimizer::MomentSlots;
+using optimizer::Sparse;
+using optimizer::update_slots;
+using optimizer::update_tensors;
+using optimizer::UpdateSlots;
+using optimizer::UpdateTensors;
+
+template <typename T>
+struct Adam {
+  T rate;     // with the correction of both moments
+  T epsilon;  // with the correction of the second
+  T beta1;
+  T beta2;
+  T kept;  // share of the parameter that decay leaves
+  void operator()(T& param, T grad, T& moment1, T& moment2) const {
+    moment1 = beta1 * moment1 + (1 - beta1) * grad;
+    moment2 = beta2 * moment2 + (1 - beta2) * grad * grad;
+    param = kept * param - rate * (moment1 / (std::sqrt(moment2) + epsilon));
+  }
+};
+
+struct AdamState {
+  UpdateSlots slots;
+  MomentSlots moments;
+  RowMerger merger;
+  Sparse sparse = Sparse::kAllRows;
+  double decay = 0;  // times the rate
+};
+
+// Two habits of the original that its results depend on: with a sparse gradient the powers move on
+// before the step, not after it; the ratio of adamw's rate counts for the decay alone.
+Status run_adam(const KernelContext& ctx, AdamState& state) {
+  MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
+  MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, state.slots));
+  if (!s.skip) {
+    const bool powers_first = t.rows != nullptr && !state.moments.keep_powers;
+    const double beta1_pow = powers_first ? s.beta1_pow * s.beta1 : s.beta1_pow;
+    const double beta2_pow = powers_first ? s.beta2_pow * s.beta2 : s.beta2_pow;
+    MILLRACE_RETURN_IF_ERROR(
+        optimizer::update<2>(ctx, t, state.sparse, state.merger, [&](auto rate) {
+          using T = decltype(rate);
+          // in the precision of the elements, as the powers are kept
+          const T correction = std::sqrt(1 - static_cast<T>(beta2_pow));
+          return Adam<T>{rate * correction / (1 - static_cast<T>(beta1_pow)),
+                         static_cast<T>(s.epsilon) * correction, static_cast<T>(s.beta1),
+                         static_cast<T>(s.beta2), 1 - rate * static_cast<T>(state.decay)};
+        }));
+  }
+  return optimizer::update_powers(ctx, state.moments, s, t);
+}
+
+std::shared_ptr<AdamState> adam_state(const KernelSetup& op) {
+  auto state = std::make_shared<AdamState>();
+  state->slots = update_slots(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}});
+  state->moments = moment_slots(op);
+  if (op.attr<bool>("lazy_mode")) state->sparse = Sparse::kOwnRows;
+  return state;
+}
+
+StatusOr<Kernel> adam(const KernelSetup& op) {
+  return Kernel(
+      [state = adam_state(op)](const KernelContext& ctx) { return run_adam(ctx, *state); });
+}
+
+StatusOr<Kernel> adamw(const KernelSetup& op) {
+  const auto state = adam_state(op);
+  if (op.attr<bool>("with_decay"))
+    state->decay = static_cast<double>(op.attr<float>("coeff")) * op.attr<float>("lr_ratio");
+  return Kernel([state](const KernelContext& ctx) { return run_adam(ctx, *state); });
+}
+
+template <typename T>
+struct Adamax {
+  T rate;
+  T beta1;
+  T beta2;
+  T epsilon;
+  void operator()(T& param, T grad, T& moment, T& norm) const {
+    moment = beta1 * moment + (1 - beta1) * grad;
+    norm = std::max(std::abs(grad), beta2 * norm + epsilon);
+    param -= rate * (moment / norm);
+  }
+};
+
+StatusOr<Kernel> adamax(const KernelSetup& op) {
+  UpdateSlots slots = update_slots(op, {{"Moment", "MomentOut"}, {"InfNorm", "InfNormOut"}});
+  const MomentSlots moments = moment_slots(op);
+  auto merger = std::make_shared<RowMerger>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, moment_settings(ctx, moments));
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, slots));
+    return optimizer::update<2>(ctx, t, Sparse::kAllRows, *merger, [&](auto rate) {
+      using T = decltype(rate);
+      return Adamax<T>{rate / (1 - static_cast<T>(s.beta1_pow)), static_cast<T>(s.beta1),
+                       static_cast<T>(s.beta2), static_cast<T>(s.epsilon)};
+    });
+  });
+}
+
+}  // namespace
+
+void add_adam_kernels(KernelRegistry& registry) {
+  registry.add("adam", adam);
+  registry.add("adamw", adamw);
+  registry.add("adamax", adamax);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,39 @@
+#pragma once
+
+#include "kernels/cpu/optimizer/update.h"
+
+namespace millrace::kernels::optimizer {
+
+/// Arguments that adam, adamw, adamax and lamb have beside the usual ones.
+struct MomentSlots {
+  ArgIndex beta1_pow;
+  ArgIndex beta1_pow_out;
+  ArgIndex beta2_pow;
+  ArgIndex beta2_pow_out;
+  ArgIndex skip;
+  ArgIndex beta1_tensor;
+  ArgIndex beta2_tensor;
+  ArgIndex epsilon_tensor;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  bool keep_powers = false;  ///< somebody else updates them
+};
+MomentSlots moment_slots(const KernelSetup& op);
+
+/// Values of one run.
+struct MomentSettings {
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double beta1_pow = 0;
+  double beta2_pow = 0;  ///< 0 for adamax, which lacks it
+  bool skip = false;     ///< nothing is to be updated
+};
+StatusOr<MomentSettings> moment_settings(const KernelContext& ctx, const MomentSlots& slots);
+
+/// Multiplies the powers by their betas, unless nothing is updated or others do it.
+Status update_powers(const KernelContext& ctx, const MomentSlots& slots, const MomentSettings& s,
+                     const UpdateTensors& t);
+
+}  // namespace millrace::kernels::optimizer

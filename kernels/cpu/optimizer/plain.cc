@@ -1,0 +1,100 @@
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/optimizer/update.h"
+
+// sgd and momentum, alone and for several parameters at once.
+namespace millrace::kernels {
+namespace {
+
+using optimizer::Sparse;
+using optimizer::update_slots;
+using optimizer::UpdateSlots;
+
+template <typename T>
+struct Descent {
+  T rate;
+  void operator()(T& param, T grad) const { param -= rate * grad; }
+};
+
+StatusOr<Kernel> sgd(const KernelSetup& op) {
+  return optimizer::update_kernel<0>(update_slots(op, {}), Sparse::kOwnRows,
+                                     [](auto rate) { return Descent<decltype(rate)>{rate}; });
+}
+
+struct MomentumSettings {
+  double mu = 0;
+  double decay = 0;
+  double rescale = 1;
+};
+
+template <typename T, bool kNesterov>
+struct Momentum {
+  T rate;
+  T mu;
+  T decay;
+  T rescale;
+  void operator()(T& param, T grad, T& velocity) const {
+    const T g = grad * rescale + decay * param;
+    velocity = mu * velocity + g;
+    param -= rate * (kNesterov ? g + mu * velocity : velocity);
+  }
+};
+
+template <bool kNesterov>
+auto momentum_formula(const MomentumSettings& s) {
+  return [s](auto rate) {
+    using T = decltype(rate);
+    return Momentum<T, kNesterov>{rate, static_cast<T>(s.mu), static_cast<T>(s.decay),
+                                  static_cast<T>(s.rescale)};
+  };
+}
+
+Kernel momentum_kernel(UpdateSlots slots, const MomentumSettings& settings, bool nesterov) {
+  return nesterov ? optimizer::update_kernel<1>(std::move(slots), Sparse::kAllRows,
+                                                momentum_formula<true>(settings))
+                  : optimizer::update_kernel<1>(std::move(slots), Sparse::kAllRows,
+                                                momentum_formula<false>(settings));
+}
+
+StatusOr<Kernel> momentum(const KernelSetup& op) {
+  MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
+  if (op.attr<std::string>("regularization_method") == "l2_decay")
+    settings.decay = op.attr<float>("regularization_coeff");
+  return momentum_kernel(update_slots(op, {{"Velocity", "VelocityOut"}}), settings,
+                         op.attr<bool>("use_nesterov"));
+}
+
+StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
+  const auto methods = op.attr<std::vector<std::string>>("regularization_method");
+  const auto coefficients = op.attr<std::vector<float>>("regularization_coeff");
+  const auto params = static_cast<size_t>(op.inputs("Param").count);
+  if (methods.size() != coefficients.size() || (!methods.empty() && methods.size() != params)) {
+    return op.error(
+        "attributes 'regularization_method' and 'regularization_coeff' must have as many entries "
+        "as Param, {}, or none; found {} and {}",
+        params, methods.size(), coefficients.size());
+  }
+  std::vector<Kernel> kernels;
+  for (size_t k = 0; k < params; ++k) {
+    MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
+    if (!methods.empty() && methods[k] == "l2_decay") settings.decay = coefficients[k];
+    kernels.push_back(momentum_kernel(update_slots(op, {{"Velocity", "VelocityOut"}}, k), settings,
+                                      op.attr<bool>("use_nesterov")));
+  }
+  return Kernel([kernels](const KernelContext& ctx) -> Status {
+    for (const Kernel& kernel : kernels) MILLRACE_RETURN_IF_ERROR(kernel(ctx));
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_plain_kernels(KernelRegistry& registry) {
+  registry.add("sgd", sgd);
+  registry.add("momentum", momentum);
+  registry.add("merged_momentum", merged_momentum);
+}
+
+}  // namespace millrace::kernels

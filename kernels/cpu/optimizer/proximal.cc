@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/optimizer/optimizer.h"
+#include "kernels/cpu/optimizer/update.h"
+
+// Updates that shrink parameters towards zero by l1 and l2.
+namespace millrace::kernels {
+namespace {
+
+using optimizer::Sparse;
+using optimizer::update_kernel;
+using optimizer::update_slots;
+
+template <typename T>
+T shrunk(T value, T rate, T l1, T l2) {
+  const T size = std::max(std::abs(value) - rate * l1, T(0));
+  return std::copysign(size, value) / (1 + rate * l2);
+}
+
+template <typename T>
+struct ProximalDescent {
+  T rate;
+  T l1;
+  T l2;
+  void operator()(T& param, T grad) const { param = shrunk(param - rate * grad, rate, l1, l2); }
+};
+
+template <typename T>
+struct ProximalAdagrad {
+  T rate;
+  T l1;
+  T l2;
+  void operator()(T& param, T grad, T& moment) const {
+    moment += grad * grad;
+    param = shrunk(param - rate * grad / std::sqrt(moment), rate, l1, l2);
+  }
+};
+
+StatusOr<Kernel> proximal_gd(const KernelSetup& op) {
+  const double l1 = op.attr<float>("l1");
+  const double l2 = op.attr<float>("l2");
+  return update_kernel<0>(update_slots(op, {}), Sparse::kAllRows, [=](auto rate) {
+    using T = decltype(rate);
+    return ProximalDescent<T>{rate, static_cast<T>(l1), static_cast<T>(l2)};
+  });
+}
+
+StatusOr<Kernel> proximal_adagrad(const KernelSetup& op) {
+  const double l1 = op.attr<float>("l1");
+  const double l2 = op.attr<float>("l2");
+  return update_kernel<1>(update_slots(op, {{"Moment", "MomentOut"}}), Sparse::kAllRows,
+                          [=](auto rate) {
+                            using T = decltype(rate);
+                            return ProximalAdagrad<T>{rate, static_cast<T>(l1), static_cast<T>(l2)};
+                          });
+}
+
+// The power that the rate of ftrl uses, negated: the root is by far the most common.
+template <typename T>
+struct Root {
+  T operator()(T x) const { return std::sqrt(x); }
+};
+template <typename T>
+struct Power {
+  T exponent;
+  T operator()(T x) const { return std::pow(x, exponent); }
+};
+
+template <typename T, template <typename> class PowerOf>
+struct Ftrl {
+  T rate;
+  T l1;
+  T l2;
+  PowerOf<T> power;
+  void operator()(T& param, T grad, T& square, T& linear) const {
+    const T sum = square + grad * grad;
+    const T new_power = power(sum);
+    linear += grad - (new_power - power(square)) / rate * param;
+    const T target = std::copysign(l1, linear) - linear;
+    param = std::abs(linear) > l1 ? target / (new_power / rate + 2 * l2) : T(0);
+    square = sum;
+  }
+};
+
+// A tiny l1 and l2 keep the divisor from zero where the accumulators are zero.
+constexpr double kFloor = 1e-10;
+
+StatusOr<Kernel> ftrl(const KernelSetup& op) {
+  const double l1 = op.attr<float>("l1") + kFloor;
+  const double l2 = op.attr<float>("l2") + kFloor;
+  const double power = op.attr<float>("lr_power");
+  auto slots = update_slots(
+      op, {{"SquaredAccumulator", "SquaredAccumOut"}, {"LinearAccumulator", "LinearAccumOut"}});
+  if (power == -0.5) {
+    return update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
+      using T = decltype(rate);
+      return Ftrl<T, Root>{rate, static_cast<T>(l1), static_cast<T>(l2), {}};
+    });
+  }
+  return update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
+    using T = decltype(rate);
+    return Ftrl<T, Power>{rate, static_cast<T>(l1), static_cast<T>(l2), {static_cast<T>(-power)}};
+  });
+}
+
+}  // namespace
+
+void add_proximal_kernels(KernelRegistry& registry) {
+  registry.add("proximal_gd", proximal_gd);
+  registry.add("proximal_adagrad", proximal_adagrad);
+  registry.add("ftrl", ftrl);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,98 @@
+#include "kernels/cpu/optimizer/update.h"
+
+#include <cstring>
+
+namespace millrace::kernels::optimizer {
+namespace {
+
+bool is_half(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+}
+
+// The output, holding what the input holds.
+StatusOr<Tensor*> in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, const char* slot) {
+  const Tensor* const from = ctx.find_in(in);
+  if (from == nullptr || !from->initialized())
+    return ctx.error("{} must be a tensor that holds values", slot);
+  Tensor* const to = ctx.find_out(out);
+  if (to == nullptr) return ctx.error("{}Out is missing", slot);
+  if (!to->initialized() || !to->shares_memory_with(*from))
+    MILLRACE_RETURN_IF_ERROR(to->copy_from(*from));
+  return to;
+}
+
+Status check_like(const KernelContext& ctx, const Tensor& param, const Tensor& other,
+                  const char* slot, bool states_are_float) {
+  if (other.numel() != param.numel()) {
+    return ctx.error("{} must have the shape of Param {}, found {}", slot, describe(param),
+                     describe(other));
+  }
+  const bool wide = states_are_float && other.dtype() == DType::kFloat32;
+  if (other.dtype() != param.dtype() && !wide) {
+    return ctx.error("{} must have the element type of Param, found {} and {}", slot,
+                     describe(other), describe(param));
+  }
+  return Ok();
+}
+
+Status check_rows(const KernelContext& ctx, const Tensor& param, const SelectedRows& rows) {
+  if (rows.rows.empty()) return Ok();
+  if (param.rank() == 0 || rows.height != param.dim(0) ||
+      row_width(rows.value) != row_width(param) || rows.value.dtype() != param.dtype()) {
+    return ctx.error("Grad must have rows of Param {}, found rows {} of height {}", describe(param),
+                     describe(rows.value), rows.height);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+UpdateSlots update_slots(const KernelSetup& op,
+                         std::initializer_list<std::pair<const char*, const char*>> states,
+                         size_t k) {
+  UpdateSlots slots;
+  slots.param = op.input("Param", k);
+  slots.grad = op.input("Grad", k);
+  slots.rate = op.input("LearningRate", k);
+  if (!slots.rate) slots.rate = op.input("LearningRate");  // one may serve all parameters
+  slots.param_out = op.output("ParamOut", k);
+  const bool has_master = op.def().find_attr("multi_precision") != nullptr;
+  if (has_master && op.attr<bool>("multi_precision")) {
+    slots.master = op.input("MasterParam", k);
+    slots.master_out = op.output("MasterParamOut", k);
+  }
+  for (const auto& [input, output] : states)
+    slots.states.emplace_back(op.input(input, k), op.output(output, k));
+  return slots;
+}
+
+StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlots& slots) {
+  UpdateTensors t;
+  MILLRACE_ASSIGN_OR_RETURN(t.param, in_place(ctx, slots.param, slots.param_out, "Param"));
+  const bool half = is_half(t.param->dtype());
+  if (half && slots.master) {
+    MILLRACE_ASSIGN_OR_RETURN(t.master,
+                              in_place(ctx, slots.master, slots.master_out, "MasterParam"));
+    MILLRACE_RETURN_IF_ERROR(check_like(ctx, *t.param, *t.master, "MasterParam", true));
+  }
+  for (const auto& [in, out] : slots.states) {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const state, in_place(ctx, in, out, "a state"));
+    MILLRACE_RETURN_IF_ERROR(check_like(ctx, *t.param, *state, "a state", half));
+    t.states.push_back(state);
+  }
+  if (!slots.grad) return ctx.error("Grad is missing");
+  t.rows = ctx.in_value(slots.grad).get_if<SelectedRows>();
+  if (t.rows != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *t.param, *t.rows));
+  } else {
+    t.grad = ctx.find_in(slots.grad);
+    if (t.grad == nullptr) return ctx.error("Grad must be a tensor or selected rows");
+    MILLRACE_RETURN_IF_ERROR(check_like(ctx, *t.param, *t.grad, "Grad", half));
+  }
+  const Tensor* const rate = ctx.find_in(slots.rate);
+  if (rate == nullptr) return ctx.error("LearningRate is missing");
+  MILLRACE_ASSIGN_OR_RETURN(t.rate, first_number(*rate, "LearningRate"));
+  return t;
+}
+
+}  // namespace millrace::kernels::optimizer

@@ -1,0 +1,201 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <memory>
+#include <utility>
+
+#include <llvm/ADT/SmallVector.h>
+
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/scalar.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+/// What the ops share that update a parameter from its gradient: finding and checking tensors,
+/// sparse gradients, 16-bit parameters, threads. An op adds a formula:
+///
+///   template <typename T> struct Descent {
+///     T rate;
+///     void operator()(T& param, T grad) const { param -= rate * grad; }
+///   };
+///
+/// with one more `T&` for each state. A formula must not branch on data where that can be avoided,
+/// so that its loop becomes vector code.
+namespace millrace::kernels::optimizer {
+
+/// What a sparse gradient does to the rows that it does not name.
+enum class Sparse {
+  kAllRows,  ///< they are updated with a gradient of zero: their states decay (but a gradient
+             ///< without any row changes nothing)
+  kOwnRows,  ///< they stay as they are
+};
+
+/// Arguments of an update op, for one of its parameters.
+struct UpdateSlots {
+  ArgIndex param;
+  ArgIndex grad;
+  ArgIndex rate;
+  ArgIndex param_out;
+  ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision
+  ArgIndex master_out;
+  llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output
+};
+
+/// \param states  names of input and output slots
+/// \param k       which parameter, for ops that update several
+UpdateSlots update_slots(const KernelSetup& op,
+                         std::initializer_list<std::pair<const char*, const char*>> states,
+                         size_t k = 0);
+
+/// The tensors of one update, checked: all have as many elements as param, and one element type,
+/// but for 16-bit parameters and gradients, whose states and master are float.
+struct UpdateTensors {
+  Tensor* param = nullptr;
+  Tensor* master = nullptr;
+  const Tensor* grad = nullptr;  ///< null if it is sparse
+  const SelectedRows* rows = nullptr;
+  llvm::SmallVector<Tensor*, 3> states;
+  double rate = 0;
+
+  /// True for a sparse gradient without rows, which changes nothing.
+  [[nodiscard]] bool nothing_to_do() const { return rows != nullptr && rows->rows.empty(); }
+};
+/// Outputs that are not the same tensor as their input receive a copy first. Errors: kExecution
+/// naming the slot, its shape and the expected one.
+StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlots& slots);
+
+/// Elements below which a second thread does not pay.
+inline constexpr int64_t kUpdateGrain = 16384;
+
+namespace detail {
+
+template <typename T, typename Formula, typename... States>
+void apply(const Formula& formula, int64_t count, T* __restrict param, const T* __restrict grad,
+           States* __restrict... states) {
+  const Formula f = formula;  // a copy whose fields no store below can change
+  for (int64_t i = 0; i < count; ++i) f(param[i], grad[i], states[i]...);
+}
+template <typename T, typename Formula, typename... States>
+void apply_zero(const Formula& formula, int64_t count, T* __restrict param,
+                States* __restrict... states) {
+  const Formula f = formula;
+  for (int64_t i = 0; i < count; ++i) f(param[i], T(0), states[i]...);
+}
+
+/// Pointers of one type to the parameter and its states.
+template <typename T, size_t... I>
+struct Pointers {
+  T* param;
+  std::array<T*, sizeof...(I)> states;
+
+  template <typename Formula>
+  void dense(const Formula& f, const T* grad, int64_t begin, int64_t count) const {
+    apply(f, count, param + begin, grad, (states[I] + begin)...);
+  }
+  template <typename Formula>
+  void zero(const Formula& f, int64_t begin, int64_t count) const {
+    apply_zero<T>(f, count, param + begin, (states[I] + begin)...);
+  }
+};
+template <typename T, size_t... I>
+Pointers<T, I...> pointers_of(const UpdateTensors& t, std::index_sequence<I...>) {
+  return {t.param->data<T>(), {t.states[I]->data<T>()...}};
+}
+
+template <typename T, typename Formula, typename Pointers>
+Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
+                   const Pointers& to, Sparse sparse, RowMerger& merger) {
+  if (t.nothing_to_do()) return Ok();
+  MILLRACE_RETURN_IF_ERROR(merger.merge(*t.rows));
+  const int64_t width = row_width(*t.param);
+  const T* const values = merger.values<T>();
+  const llvm::ArrayRef<int64_t> rows = merger.rows();
+  const int64_t row_grain = std::max<int64_t>(1, kUpdateGrain / std::max<int64_t>(width, 1));
+  if (sparse != Sparse::kAllRows) {
+    ctx.device().parallel_for(
+        static_cast<int64_t>(rows.size()), row_grain, [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i)
+            to.dense(f, values + i * width, rows[static_cast<size_t>(i)] * width, width);
+        });
+    return Ok();
+  }
+  const int64_t height = t.param->rank() == 0 ? 1 : t.param->dim(0);
+  const llvm::ArrayRef<int32_t> positions = merger.positions(height);
+  ctx.device().parallel_for(height, row_grain, [&](int64_t begin, int64_t end) {
+    int64_t done = begin;  // rows before it are updated
+    for (int64_t row = begin; row < end; ++row) {
+      const int32_t position = positions[static_cast<size_t>(row)];
+      if (position < 0) continue;
+      to.zero(f, done * width, (row - done) * width);
+      to.dense(f, values + position * width, row * width, width);
+      done = row + 1;
+    }
+    to.zero(f, done * width, (end - done) * width);
+  });
+  return Ok();
+}
+
+/// 16-bit elements are widened block by block.
+template <typename Formula, size_t... I>
+Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
+                     std::index_sequence<I...> /*states*/) {
+  if (t.grad == nullptr)
+    return {StatusCode::kUnimplemented, "sparse gradients of 16-bit parameters"};
+  Tensor& wide = t.master != nullptr ? *t.master : *t.param;
+  ctx.device().parallel_for(t.param->numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
+    constexpr int64_t kBlock = 512;
+    alignas(64) float param[kBlock];
+    alignas(64) float grad[kBlock];
+    alignas(64) float states[sizeof...(I) + 1][kBlock];
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
+      load_floats(wide, at, count, param);
+      load_floats(*t.grad, at, count, grad);
+      (load_floats(*t.states[I], at, count, states[I]), ...);
+      apply(f, count, param, grad, states[I]...);
+      (store_floats(states[I], at, count, *t.states[I]), ...);
+      if (t.master != nullptr) store_floats(param, at, count, *t.master);
+      store_floats(param, at, count, *t.param);
+    }
+  });
+  return Ok();
+}
+
+}  // namespace detail
+
+/// Updates one parameter. make(rate) gives the formula for the type of rate, which is float or
+/// double. Errors: those of update_tensors(); a row of a sparse gradient out of range.
+template <size_t kStates, typename Make>
+Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, RowMerger& merger,
+              Make&& make) {
+  constexpr auto kIndices = std::make_index_sequence<kStates>{};
+  const DType dtype = t.param->dtype();
+  if (dtype == DType::kFloat16 || dtype == DType::kBfloat16)
+    return detail::update_blocks(ctx, t, make(static_cast<float>(t.rate)), kIndices);
+  return dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    const auto formula = make(static_cast<T>(t.rate));
+    const auto to = detail::pointers_of<T>(t, kIndices);
+    if (t.rows != nullptr) return detail::update_rows<T>(ctx, t, formula, to, sparse, merger);
+    const T* const grad = t.grad->data<T>();
+    ctx.device().parallel_for(t.param->numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
+      to.dense(formula, grad + begin, begin, end - begin);
+    });
+    return Ok();
+  });
+}
+
+/// The kernel of an op that updates one parameter by a formula that needs attributes and the rate
+/// only; make as above.
+template <size_t kStates, typename Make>
+Kernel update_kernel(UpdateSlots slots, Sparse sparse, Make make) {
+  auto merger = std::make_shared<RowMerger>();
+  return [slots = std::move(slots), sparse, merger, make](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors tensors, update_tensors(ctx, slots));
+    return update<kStates>(ctx, tensors, sparse, *merger, make);
+  };
+}
+
+}  // namespace millrace::kernels::optimizer
