@@ -8,6 +8,7 @@
 
 #include <llvm/ADT/SmallVector.h>
 
+#include "kernels/cpu/convert.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
@@ -137,6 +138,16 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   return Ok();
 }
 
+/// Floats of 16 or 32 bits from and to a block of floats.
+inline void load(const Tensor& from, int64_t begin, int64_t count, float* to) {
+  (void)convert(from.dtype(), from.raw() + begin * dtype_size(from.dtype()), DType::kFloat32,
+                reinterpret_cast<std::byte*>(to), count);
+}
+inline void store(const float* from, int64_t begin, int64_t count, Tensor& to) {
+  (void)convert(DType::kFloat32, reinterpret_cast<const std::byte*>(from), to.dtype(),
+                to.raw() + begin * dtype_size(to.dtype()), count);
+}
+
 /// 16-bit elements are widened block by block.
 template <typename Formula, size_t... I>
 Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
@@ -151,13 +162,13 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
     alignas(64) float states[sizeof...(I) + 1][kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t count = std::min(kBlock, end - at);
-      load_floats(wide, at, count, param);
-      load_floats(*t.grad, at, count, grad);
-      (load_floats(*t.states[I], at, count, states[I]), ...);
+      load(wide, at, count, param);
+      load(*t.grad, at, count, grad);
+      (load(*t.states[I], at, count, states[I]), ...);
       apply(f, count, param, grad, states[I]...);
-      (store_floats(states[I], at, count, *t.states[I]), ...);
-      if (t.master != nullptr) store_floats(param, at, count, *t.master);
-      store_floats(param, at, count, *t.param);
+      (store(states[I], at, count, *t.states[I]), ...);
+      if (t.master != nullptr) store(param, at, count, *t.master);
+      store(param, at, count, *t.param);
     }
   });
   return Ok();
