@@ -1,15 +1,15 @@
 #include "io/npy.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <limits>
 #include <optional>
 #include <vector>
 
 #include "framework/base/errors.h"
-#include "framework/base/file.h"
+#include "io/byte_source.h"
 
 namespace millrace::io {
 namespace {
@@ -21,7 +21,7 @@ struct Header {
   std::string type;  ///< "<f4"
   bool fortran = false;
   Dims dims;
-  size_t data_begin = 0;
+  uint64_t data_begin = 0;
 };
 
 // The header is a Python dict literal of three known keys; this reads exactly that.
@@ -108,22 +108,43 @@ class DictReader {
   size_t at_ = 0;
 };
 
-StatusOr<Header> read_header(std::string_view bytes) {
-  if (!bytes.starts_with(kMagic) || bytes.size() < 12)
+using ReadBytes = llvm::function_ref<Status(std::span<std::byte>)>;
+
+// The text of the header; version 1 states its length in 2 bytes, later ones in 4.
+StatusOr<std::string> read_header_text(uint64_t size, ReadBytes read, uint64_t& data_begin) {
+  constexpr uint64_t kPrefix = 8;
+  std::array<uint8_t, 12> bytes{};
+  const auto take = [&](size_t begin, size_t count) {
+    return read(std::as_writable_bytes(std::span(bytes).subspan(begin, count)));
+  };
+  if (size < kPrefix + 2) return InvalidData("no npy file: found {} bytes", size);
+  MILLRACE_RETURN_IF_ERROR(take(0, kPrefix));
+  if (!std::equal(kMagic.begin(), kMagic.end(), bytes.begin(),
+                  [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; }))
     return InvalidData("no npy file: expected the bytes \\x93NUMPY at its start");
-  const auto version = static_cast<unsigned char>(bytes[6]);
+  const int version = bytes[6];
   if (version < 1 || version > 3)
     return InvalidData("npy version: expected 1 to 3, found {}", version);
-  const auto byte = [&](size_t i) { return static_cast<size_t>(static_cast<uint8_t>(bytes[i])); };
-  const size_t begin = version == 1 ? 10 : 12;
-  const size_t length = version == 1 ? byte(8) | byte(9) << 8U
-                                     : byte(8) | byte(9) << 8U | byte(10) << 16U | byte(11) << 24U;
-  if (length > bytes.size() - begin) {
-    return InvalidData("npy header: expected {} bytes, found {}", length, bytes.size() - begin);
-  }
+  const size_t digits = version == 1 ? 2 : 4;
+  if (size < kPrefix + digits) return InvalidData("npy header: expected its length at byte 8");
+  MILLRACE_RETURN_IF_ERROR(take(kPrefix, digits));
+  uint64_t length = 0;
+  for (size_t i = 0; i < digits; ++i) length |= uint64_t{bytes[kPrefix + i]} << (8 * i);
+  data_begin = kPrefix + digits + length;
+  constexpr uint64_t kMaxHeader = uint64_t{1} << 20U;  // the longest sensible ones have 200 bytes
+  const uint64_t most = std::min(kMaxHeader, size - kPrefix - digits);
+  if (length > most)
+    return InvalidData("npy header: expected at most {} bytes, found {}", most, length);
+  std::string text(length, '\0');
+  MILLRACE_RETURN_IF_ERROR(read(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+StatusOr<Header> read_header(uint64_t size, ReadBytes read) {
   Header header;
-  header.data_begin = begin + length;
-  MILLRACE_RETURN_IF_ERROR(DictReader(bytes.substr(begin, length)).read(header));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
+                            read_header_text(size, read, header.data_begin));
+  MILLRACE_RETURN_IF_ERROR(DictReader(text).read(header));
   return header;
 }
 
@@ -131,6 +152,7 @@ struct ElementType {
   DType dtype;
   size_t size;
   bool swapped = false;
+  size_t swap_size = 0;      ///< bytes that change places; 0: all
   bool is_unsigned = false;  ///< 32 or 64 bits that must fit the signed type
 };
 
@@ -146,18 +168,22 @@ std::optional<ElementType> element_type(std::string_view type) {
                                   {"i1", {DType::kInt8, 1}},
                                   {"u1", {DType::kUint8, 1}},
                                   {"i2", {DType::kInt16, 2}},
-                                  {"u2", {DType::kInt16, 2}},
+                                  {"u2", {DType::kBfloat16, 2}},
                                   {"i4", {DType::kInt32, 4}},
-                                  {"u4", {DType::kInt32, 4, false, true}},
+                                  {"u4", {DType::kInt32, 4, false, 0, true}},
                                   {"i8", {DType::kInt64, 8}},
-                                  {"u8", {DType::kInt64, 8, false, true}},
+                                  {"u8", {DType::kInt64, 8, false, 0, true}},
                                   {"f2", {DType::kFloat16, 2}},
                                   {"f4", {DType::kFloat32, 4}},
-                                  {"f8", {DType::kFloat64, 8}}};
+                                  {"f8", {DType::kFloat64, 8}},
+                                  {"c8", {DType::kComplex64, 8}},
+                                  {"c16", {DType::kComplex128, 16}}};
   for (const Row& row : kRows) {
     if (row.name != type.substr(1)) continue;
     ElementType found = row.type;
     found.swapped = order == '>' && found.size > 1;
+    // a complex number is two floats
+    found.swap_size = row.name[0] == 'c' ? found.size / 2 : found.size;
     return found;
   }
   return std::nullopt;
@@ -199,7 +225,7 @@ Status check_unsigned(const Tensor& tensor) {
              : Ok();
 }
 
-const char* npy_type(DType dtype) {
+std::string_view npy_type(DType dtype) {
   switch (dtype) {
     case DType::kBool:
       return "|b1";
@@ -215,55 +241,78 @@ const char* npy_type(DType dtype) {
       return "<i4";
     case DType::kInt64:
       return "<i8";
+    case DType::kSizeT:
+      return "<u8";
     case DType::kFloat16:
       return "<f2";
+    case DType::kFloat32:
+      return "<f4";
     case DType::kFloat64:
       return "<f8";
-    default:
-      return "<f4";
+    case DType::kComplex64:
+      return "<c8";
+    case DType::kComplex128:
+      return "<c16";
   }
+  return "?";
+}
+
+// What the bytes mean once they are in C order.
+Status finish(Tensor& tensor, const ElementType& type) {
+  const auto count = static_cast<size_t>(tensor.numel());
+  if (type.swapped) {
+    swap_bytes(tensor.raw(), count * (type.size / type.swap_size), type.swap_size);
+  }
+  if (type.is_unsigned) return check_unsigned(tensor);
+  if (tensor.dtype() == DType::kBool) {
+    for (std::byte& v : std::span(tensor.raw(), count)) v = std::byte{v != std::byte{0}};
+  }
+  return Ok();
 }
 
 }  // namespace
 
-StatusOr<Tensor> parse_npy(std::string_view bytes) {
+StatusOr<Tensor> read_npy_stream(uint64_t size, ReadBytes read) {
   static_assert(std::endian::native == std::endian::little);
-  MILLRACE_ASSIGN_OR_RETURN(const Header header, read_header(bytes));
+  MILLRACE_ASSIGN_OR_RETURN(const Header header, read_header(size, read));
   const std::optional<ElementType> type = element_type(header.type);
   if (!type) {
-    return InvalidData("npy type '{}': expected bool, an integer, float16, float32 or float64",
+    return InvalidData("npy type '{}': expected bool, an integer, a float or a complex number",
                        header.type);
   }
-  const size_t available = bytes.size() - header.data_begin;
   auto needed = static_cast<int64_t>(type->size);
   for (const int64_t dim : header.dims) {
     if (__builtin_mul_overflow(needed, dim, &needed))
       return InvalidData("npy: the product of the sizes is too large");
   }
-  if (static_cast<size_t>(needed) != available) {
-    return InvalidData("npy: expected {} bytes of data for its shape, found {}", needed, available);
-  }
+  if (const uint64_t there = size - header.data_begin; static_cast<uint64_t>(needed) != there)
+    return InvalidData("npy: expected {} bytes of data for its shape, found {}", needed, there);
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(type->dtype, header.dims));
-  const auto* const data = reinterpret_cast<const std::byte*>(bytes.data() + header.data_begin);
+  MILLRACE_RETURN_IF_ERROR(read({tensor.raw(), static_cast<size_t>(needed)}));
   if (header.fortran && header.dims.size() > 1) {
-    reorder(data, tensor, type->size);
-  } else if (needed > 0) {
-    std::memcpy(tensor.raw(), data, static_cast<size_t>(needed));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor ordered, Tensor::create(type->dtype, header.dims));
+    reorder(tensor.raw(), ordered, type->size);
+    tensor = std::move(ordered);
   }
-  if (type->swapped) swap_bytes(tensor.raw(), static_cast<size_t>(tensor.numel()), type->size);
-  if (type->is_unsigned) MILLRACE_RETURN_IF_ERROR(check_unsigned(tensor));
-  if (tensor.dtype() == DType::kBool) {
-    for (uint8_t& v :
-         std::span(reinterpret_cast<uint8_t*>(tensor.raw()), static_cast<size_t>(tensor.numel())))
-      v = v != 0 ? 1 : 0;
-  }
+  MILLRACE_RETURN_IF_ERROR(finish(tensor, *type));
   return tensor;
 }
 
+StatusOr<Tensor> parse_npy(std::string_view bytes) {
+  return read_npy_stream(bytes.size(), [&](std::span<std::byte> to) {
+    if (!to.empty()) std::memcpy(to.data(), bytes.data(), to.size());
+    bytes.remove_prefix(to.size());
+    return Ok();
+  });
+}
+
 StatusOr<Tensor> read_npy(const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes,
-                            read_file(path, std::numeric_limits<int64_t>::max()));
-  StatusOr<Tensor> tensor = parse_npy(bytes);
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
+  uint64_t at = 0;
+  StatusOr<Tensor> tensor = read_npy_stream(source.size(), [&](std::span<std::byte> to) {
+    at += to.size();
+    return source.read(at - to.size(), to);
+  });
   if (!tensor.ok()) return std::move(tensor).status().in_file(path);
   return tensor;
 }
@@ -284,16 +333,6 @@ std::string npy_header(const Tensor& tensor) {
   header += static_cast<char>(dict.size() & 0xffU);
   header += static_cast<char>(dict.size() >> 8U);
   return header + dict;
-}
-
-StatusOr<Tensor> as_bfloat16(Tensor tensor) {
-  if (tensor.dtype() != DType::kInt16) {
-    return InvalidData("bfloat16: expected an array of uint16, found {}",
-                       dtype_name(tensor.dtype()));
-  }
-  const Dims dims(tensor.dims().begin(), tensor.dims().end());
-  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kBfloat16, dims));
-  return tensor;
 }
 
 }  // namespace millrace::io

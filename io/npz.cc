@@ -3,12 +3,15 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include <llvm/ADT/StringRef.h>
 #include <zip.h>
 
 #include "framework/base/errors.h"
+#include "io/byte_source.h"
 #include "io/npy.h"
 
 namespace millrace::io {
@@ -16,6 +19,13 @@ namespace {
 
 // Deflate shrinks by 1032 at most.
 constexpr uint64_t kMaxRatio = 1032;
+
+uint64_t max_unpacked(const NpzLimits& limits, uint64_t packed) {
+  const auto most = static_cast<uint64_t>(limits.max_total_bytes);
+  const auto by_ratio = static_cast<uint64_t>(limits.max_ratio);
+  const uint64_t usual = packed > most / by_ratio ? most : packed * by_ratio;
+  return std::min(most, std::max(usual, static_cast<uint64_t>(limits.unlimited_ratio_bytes)));
+}
 
 struct ZipDiscard {
   void operator()(zip_t* archive) const { zip_discard(archive); }
@@ -40,24 +50,33 @@ StatusOr<Zip> open_zip(const std::string& path) {
   return status;
 }
 
-StatusOr<std::string> unpack(zip_t* archive, uint64_t index, const zip_stat_t& stat) {
+// The array of a member, unpacked straight into its memory.
+StatusOr<Tensor> unpack(zip_t* archive, uint64_t index, const zip_stat_t& stat) {
   if (stat.size > stat.comp_size * kMaxRatio + kMaxRatio) {
     return InvalidData("{} packed bytes cannot give the {} that the archive states", stat.comp_size,
                        stat.size);
   }
   const ZipMember member(zip_fopen_index(archive, index, 0));
   if (member == nullptr) return InvalidData("{}", zip_strerror(archive));
-  std::string bytes(stat.size, '\0');
-  size_t have = 0;
-  while (have < bytes.size()) {
-    const zip_int64_t got = zip_fread(member.get(), bytes.data() + have, bytes.size() - have);
-    if (got <= 0) {
-      return InvalidData("expected {} bytes, found {}: {}", bytes.size(), have,
-                         zip_file_strerror(member.get()));
+  const auto read = [&](std::span<std::byte> to) -> Status {
+    while (!to.empty()) {
+      const zip_int64_t got = zip_fread(member.get(), to.data(), to.size());
+      if (got <= 0) {
+        return InvalidData("expected {} more bytes, found the end: {}", to.size(),
+                           zip_file_strerror(member.get()));
+      }
+      to = to.subspan(static_cast<size_t>(got));
     }
-    have += static_cast<size_t>(got);
+    return Ok();
+  };
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read_npy_stream(stat.size, read));
+  // Reading on to the end makes libzip compare the checksum.
+  std::byte beyond{};
+  if (const zip_int64_t got = zip_fread(member.get(), &beyond, 1); got != 0) {
+    return got > 0 ? InvalidData("more bytes than the {} that the archive states", stat.size)
+                   : InvalidData("{}", zip_file_strerror(member.get()));
   }
-  return bytes;
+  return tensor;
 }
 
 StatusOr<std::string> member_name(const zip_stat_t& stat) {
@@ -106,11 +125,12 @@ StatusOr<Tensor> take_tensor(Tensors& members, const std::string& name) {
   if (const Tensor dtype = take(members, name + ".dtype"); dtype.initialized()) {
     const std::string_view text(reinterpret_cast<const char*>(dtype.raw()),
                                 static_cast<size_t>(dtype.bytes()));
-    if (text != "bfloat16") {
-      return InvalidData("member '{}.dtype': expected the bytes of \"bfloat16\", found {} bytes",
-                         name, text.size());
+    if (text != "bfloat16" || tensor.dtype() != DType::kBfloat16) {
+      return InvalidData(
+          "member '{}.dtype': expected the bytes of \"bfloat16\" beside uint16, found {} bytes "
+          "beside {}",
+          name, text.size(), describe(tensor));
     }
-    MILLRACE_ASSIGN_OR_RETURN(tensor, as_bfloat16(std::move(tensor)));
   }
   std::vector<LodLevel> levels;
   while (true) {
@@ -147,29 +167,41 @@ StatusOr<Value> take_rows(Tensors& members, const std::string& name) {
   return value;
 }
 
+// Elements that are not there were never written, which only a stated length can tell from the end.
 StatusOr<Value> take_array(Tensors& members, const std::string& name) {
+  constexpr int64_t kMaxLengthWithGaps = 65536;
   Value value;
   auto& array = value.as<TensorArray>();
-  int64_t length = std::numeric_limits<int64_t>::max();
+  std::optional<int64_t> length;
   if (const Tensor stated = take(members, name + ".length"); stated.initialized()) {
     MILLRACE_ASSIGN_OR_RETURN(length, integer(stated, name + ".length"));
   }
-  for (int64_t i = 0; i < length; ++i) {
+  for (int64_t i = 0; !length || i < *length; ++i) {
     const std::string key = fmt::format("{}.{}", name, i);
-    if (!members.contains(key)) {
-      if (length == std::numeric_limits<int64_t>::max()) break;
-      return InvalidData("member '{}' is missing: '{}.length' is {}", key, name, length);
+    if (members.contains(key)) {
+      MILLRACE_ASSIGN_OR_RETURN(Tensor element, take_tensor(members, key));
+      array.push_back(std::move(element));
+    } else if (!length) {
+      break;
+    } else if (*length > kMaxLengthWithGaps) {
+      return InvalidData("member '{}' is missing: '{}.length' is {}", key, name, *length);
+    } else {
+      array.emplace_back();
     }
-    MILLRACE_ASSIGN_OR_RETURN(Tensor element, take_tensor(members, key));
-    array.push_back(std::move(element));
   }
   return value;
 }
 
-// "x" for "x.length" and for "x.0"; empty for other names.
-std::string array_of(llvm::StringRef name) {
-  if (name.consume_back(".length") || name.consume_back(".0")) return name.str();
-  return {};
+// "x" for "x.length", for "x.0", and for "x.7" beside "x.length"; empty for other names.
+std::string array_of(const Tensors& members, const std::string& name) {
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return {};
+  const std::string tail = name.substr(dot + 1);
+  std::string array = name.substr(0, dot);
+  if (members.contains(array)) return {};
+  if (tail == "length" || tail == "0") return array;
+  const bool number = !tail.empty() && tail.find_first_not_of("0123456789") == std::string::npos;
+  return number && members.contains(array + ".length") ? array : std::string();
 }
 
 StatusOr<std::map<std::string, Value>> to_values(Tensors members) {
@@ -177,7 +209,7 @@ StatusOr<std::map<std::string, Value>> to_values(Tensors members) {
   while (!members.empty()) {
     // Companions sort behind their array, except those of tensor arrays.
     std::string name = members.begin()->first;
-    if (const std::string array = array_of(name); !array.empty() && !members.contains(array)) {
+    if (const std::string array = array_of(members, name); !array.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(values[array], take_array(members, array));
     } else if (members.contains(name + ".rows")) {
       MILLRACE_ASSIGN_OR_RETURN(values[name], take_rows(members, name));
@@ -298,6 +330,9 @@ Status add_value(NpzWriter& writer, const std::string& name, const Value& value)
 }  // namespace
 
 StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const NpzLimits& limits) {
+  // Refuses what is no regular file, and tells how much there is to unpack.
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource file, ByteSource::open(path));
+  const uint64_t max_total = max_unpacked(limits, file.size());
   MILLRACE_ASSIGN_OR_RETURN(const Zip archive, open_zip(path));
   const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
   if (count > limits.max_members) {
@@ -314,9 +349,9 @@ StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const 
     if (zip_stat_index(archive.get(), i, 0, &stat) != 0 || (stat.valid & kNeeded) != kNeeded)
       return InvalidData("member {}: no name or size", i).in_file(path);
     total += std::min<uint64_t>(stat.size, std::numeric_limits<uint64_t>::max() - total);
-    if (total > static_cast<uint64_t>(limits.max_total_bytes)) {
+    if (total > max_total) {
       return Status(StatusCode::kResource,
-                    fmt::format("more than {} bytes unpacked", limits.max_total_bytes))
+                    fmt::format("more than {} bytes unpacked from {}", max_total, file.size()))
           .in_file(path);
     }
     const auto in_member = [&](Status status) {
@@ -325,9 +360,7 @@ StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const 
     };
     StatusOr<std::string> name = member_name(stat);
     if (!name.ok()) return in_member(name.status());
-    StatusOr<std::string> bytes = unpack(archive.get(), i, stat);
-    if (!bytes.ok()) return in_member(bytes.status());
-    StatusOr<Tensor> tensor = parse_npy(*bytes);
+    StatusOr<Tensor> tensor = unpack(archive.get(), i, stat);
     if (!tensor.ok()) return in_member(tensor.status());
     if (!members.try_emplace(*name, *std::move(tensor)).second)
       return in_member(InvalidData("it stands in the archive twice"));

@@ -13,19 +13,23 @@ namespace millrace::io {
 struct NpzLimits {
   int64_t max_members = 1'000'000;
   int64_t max_total_bytes = int64_t{1} << 40;  ///< of all members, unpacked
+  int64_t max_ratio = 64;  ///< unpacked bytes for each byte of the file, where there are more than:
+  int64_t unlimited_ratio_bytes = int64_t{1} << 30;
 };
 
 /// The arrays of an npz archive by member name (without ".npy"), stored or deflated.
 ///
-/// A member whose stated size its packed bytes cannot give is refused before anything is allocated.
+/// A member whose stated size its packed bytes cannot give is refused before anything is allocated,
+/// and checksums are compared.
 /// Errors: kNotFound, kIo; kInvalidData with file and member; kResource above a limit.
 StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path,
                                                  const NpzLimits& limits = {});
 
 /// Values of an npz archive by var name, after the conventions of the command line: `<var>`;
 /// `<var>.lod0`, `<var>.lod1`, ... (int64 offsets); `<var>.rows` and `<var>.height` for selected
-/// rows; `<var>.0`, `<var>.1`, ... and `<var>.length` for an array; `<var>.dtype` = "bfloat16" for
-/// uint16 bits. Prefixes such as "step0/" stay part of the name.
+/// rows; `<var>.0`, `<var>.1`, ... for an array, with `<var>.length` where elements may be missing
+/// (never written); `<var>.dtype` = "bfloat16" beside uint16 bits. Prefixes such as "step0/" stay
+/// part of the name.
 /// Errors: as read_npz(); kInvalidData for companions that do not fit.
 StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
                                                    const NpzLimits& limits = {});
