@@ -186,23 +186,20 @@ std::vector<ParamSpec> persistables_of(const Program& program) {
   return persistables(program, {VarKind::kLodTensor, VarKind::kSelectedRows});
 }
 
+StatusOr<ParamValues> read_parameters(const std::string& path, const Program& program,
+                                      const LoadOptions& options) {
+  const std::vector<ParamSpec> specs = persistables_of(program);
+  if (is_folder(path)) return load_separate(path, specs, options);
+  MILLRACE_ASSIGN_OR_RETURN(const bool archive, is_archive(path));
+  if (archive) return load_archive(path, program);
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
+  return load_combined(source, specs, options);
+}
+
 Status load_parameters(const std::string& path, const Program& program, Scope& scope,
                        const LoadOptions& options) {
-  const std::vector<ParamSpec> specs = persistables_of(program);
-  StatusOr<ParamValues> values = ParamValues();
-  if (is_folder(path)) {
-    values = load_separate(path, specs, options);
-  } else {
-    MILLRACE_ASSIGN_OR_RETURN(const bool archive, is_archive(path));
-    if (archive) {
-      values = load_archive(path, program);
-    } else {
-      MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
-      values = load_combined(source, specs, options);
-    }
-  }
-  if (!values.ok()) return std::move(values).status();
-  for (auto& [name, value] : *values) scope.local(name) = std::move(value);
+  MILLRACE_ASSIGN_OR_RETURN(ParamValues values, read_parameters(path, program, options));
+  for (auto& [name, value] : values) scope.local(name) = std::move(value);
   return Ok();
 }
 

@@ -11,12 +11,6 @@
 /// Saved inference models (spec/model_format.md section 1) and the parameters of programs.
 namespace millrace::io {
 
-/// Where the two parts of a saved model are.
-struct ModelFolder {
-  std::string program;  ///< path of the program file
-  std::string params;   ///< path of a combined file, or the folder itself: one file a var
-};
-
 /// The program of a model folder: `__model__`, else its one `*.pdmodel`; or the file that the
 /// caller names. Other files do not matter.
 /// Errors: kNotFound, kInvalidData if several files could be meant.
@@ -37,12 +31,16 @@ StatusOr<std::string> find_params(const std::string& folder, const std::string& 
 /// Source: spec/model_format.md section 4, spec/distributed_io.md section 1.
 std::vector<ParamSpec> persistables_of(const Program& program);
 
-/// Reads parameters of a program into a scope, whose values they replace: an npz archive (told by
-/// content), a combined file of all persistable vars, or a folder of one file a var.
+/// Reads parameters of a program: an npz archive (told by content), a combined file of all
+/// persistable vars, or a folder of one file a var.
 ///
 /// An npz archive may hold less or more than the program has; what it has must fit, up to axes of
-/// extent 1. Files of the original must hold all vars. On an error the scope is as before.
+/// extent 1. Files of the original must hold all vars.
 /// Errors: those of read_values(), load_combined() and load_separate().
+StatusOr<ParamValues> read_parameters(const std::string& path, const Program& program,
+                                      const LoadOptions& options = {});
+
+/// read_parameters() into a scope, whose values they replace. On an error the scope is as before.
 Status load_parameters(const std::string& path, const Program& program, Scope& scope,
                        const LoadOptions& options = {});
 

@@ -15,6 +15,7 @@
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
+#include "tools/inspect/params.h"
 
 namespace millrace::tools {
 namespace {
@@ -53,7 +54,9 @@ void add_flags(Tool& tool, InspectFlags& flags) {
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40U).description(""));
-  app.add_option("--params", flags.params, "parameter file")->type_name("FILE");
+  app.add_option("--params", flags.params,
+                 "instead: dtype, dims, LoD and values of the parameters in a file or folder")
+      ->type_name("PATH");
   app.option_defaults()->group("What is shown");
   app.add_option("--block", flags.block, "this block only")->type_name("N");
   app.add_option("--ops", flags.ops, "ops of these types only")
@@ -157,11 +160,19 @@ std::string render(const Program& program, const InspectFlags& flags, bool is_pa
       program, {.attrs = !flags.no_attrs, .callstack = !flags.no_callstack, .is_part = is_part});
 }
 
+StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ParamFacts> facts,
+                            read_param_facts(program, flags.params, name_globs(flags.vars)));
+  const bool json = tool.common().json || flags.format == "json";
+  MILLRACE_RETURN_IF_ERROR(
+      tool.write_output(json ? params_json(facts, flags.params) : params_text(facts)));
+  return kDone;
+}
+
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
-  if (!flags.params.empty())
-    return Unimplemented("--params: this build has no reader of parameter files");
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program(tool, flags.program));
+  if (!flags.params.empty()) return show_params(tool, *program, flags);
   if (flags.verify || flags.lint) return verify(tool, *program, flags);
   if (flags.shapes > 0) fill_unknown_dims(*program, flags.shapes);
   MILLRACE_ASSIGN_OR_RETURN(const bool is_part, select(*program, flags));
@@ -182,6 +193,7 @@ int main(int argc, char** argv) {
                           "inspect-program __model__ --format html -o model.html",
                           "inspect-program __model__ --verify --lint",
                           "inspect-program __model__ --flops --memory --shapes 32",
+                          "inspect-program __model__ --params params --vars 'fc_*'",
                           "inspect-program main.prog --ops sgd,momentum --no-attrs"},
              .exit_codes = {{3, "bad input, or --verify found errors"}},
              .notes = {"The text form is complete and every tool reads it back, unless a part or "

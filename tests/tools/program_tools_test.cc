@@ -110,15 +110,43 @@ TEST_F(ProgramTools, VerifyListsFindings) {
   EXPECT_GE(document["findings"].size(), 2U);
 }
 
+TEST_F(ProgramTools, InspectListsParameters) {
+  const std::string model = "tests/data/models/linear/";
+  const Result text = run("inspect-program " + model + "__model__ --params " + model + "params");
+  EXPECT_EQ(text.code, 0) << text.out;
+  EXPECT_EQ(text.out,
+            "var  dtype  dims    bytes  min  max  mean  nan\n"
+            "b    f32    [2]         8   -1    1     0    0\n"
+            "w    f32    [3, 2]     24    0    5   2.5    0\n"
+            "2 vars, 32 bytes\n");
+  const json list = json::parse(
+      run("inspect-program --json --vars w " + model + "__model__ --params " + model + "params")
+          .out);
+  ASSERT_EQ(list["params"].size(), 1U);
+  EXPECT_EQ(list["params"][0]["dims"], json({3, 2}));
+  EXPECT_EQ(list["params"][0]["mean"], 2.5);
+  // one file of a folder, and the folder
+  const std::string separate = "tests/data/models/fit_a_line_2018/";
+  EXPECT_THAT(
+      run("inspect-program " + separate + "__model__ --params " + separate + "fc_0.w_0").out,
+      HasSubstr("1 var, 52 bytes"));
+  EXPECT_THAT(run("inspect-program " + separate + "__model__ --params " + separate).out,
+              HasSubstr("2 vars, 56 bytes"));
+  const Result cut = run("inspect-program " + model +
+                         "__model__ --params tests/data/params_malformed/ex_par_cut.bin");
+  EXPECT_EQ(cut.code, 3);
+  EXPECT_THAT(cut.out, HasSubstr("ex_par_cut.bin, 'w': data of f32 [3, 2] at byte 58"));
+}
+
 TEST_F(ProgramTools, ErrorsNameTheFile) {
   const Result absent = run("inspect-program " + path("no"));
   EXPECT_EQ(absent.code, 3);
   EXPECT_THAT(absent.out, HasSubstr("error: " + path("no") + ": cannot open"));
   EXPECT_EQ(run("inspect-program " + folder_.string()).code, 3);
   EXPECT_EQ(run("inspect-program").code, 2);
-  const Result params = run(std::string("inspect-program --params p ") + kTrainer);
-  EXPECT_EQ(params.code, 7);
-  EXPECT_THAT(params.out, HasSubstr("--params"));
+  const Result params = run("inspect-program --params " + path("p") + " " + kTrainer);
+  EXPECT_EQ(params.code, 3);
+  EXPECT_THAT(params.out, HasSubstr("error: " + path("p") + ": cannot open"));
   const Result large = run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
   EXPECT_EQ(large.code, 6);
   const std::string text = write("e.prog", "# millrace program 1\nblock 0 {\n  var x f32(2)\n}\n");
