@@ -86,4 +86,21 @@ llvm::ArrayRef<int32_t> RowMerger::positions(int64_t height) {
   return positions_;
 }
 
+StatusOr<SelectedRows> merged_rows(const SelectedRows& from) {
+  RowMerger merger;
+  MILLRACE_RETURN_IF_ERROR(merger.merge(from));
+  SelectedRows out{{merger.rows().begin(), merger.rows().end()}, from.height, {}};
+  Dims dims(from.value.dims().begin(), from.value.dims().end());
+  if (dims.empty()) dims.push_back(0);
+  dims[0] = static_cast<int64_t>(out.rows.size());
+  MILLRACE_RETURN_IF_ERROR(out.value.resize(from.value.dtype(), dims));
+  if (out.value.numel() == 0) return out;
+  MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(from.value.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    std::memcpy(out.value.data<T>(), merger.values<T>(), static_cast<size_t>(out.value.bytes()));
+    return Ok();
+  }));
+  return out;
+}
+
 }  // namespace millrace::kernels

@@ -48,6 +48,9 @@ class RowMerger {
   const std::byte* values_ = nullptr;
 };
 
+/// Every row once, as selected rows of their own. Errors: as RowMerger::merge().
+StatusOr<SelectedRows> merged_rows(const SelectedRows& from);
+
 /// Elements behind the first dim; 1 for a tensor of rank 1.
 int64_t row_width(const Tensor& tensor);
 

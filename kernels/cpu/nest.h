@@ -49,6 +49,15 @@ class Nest {
     return ones;
   }
 
+  /// The nest without its innermost level; there must be one.
+  [[nodiscard]] Nest without_run() const {
+    Nest outer = *this;
+    outer.levels_.pop_back();
+    outer.count_ = 1;
+    for (const Level& level : outer.levels_) outer.count_ *= level.size;
+    return outer;
+  }
+
   /// Calls body(offsets, length) for every innermost run, in order.
   template <typename Body>
   void each_run(Body&& body) const {

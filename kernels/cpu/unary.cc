@@ -128,4 +128,9 @@ Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoo
   return run_dense(ctx, {v, dout, &ctx.out(args.out)}, loops, formula);
 }
 
+Status run_unary_on(const KernelContext& ctx, Tensor& tensor, const UnaryLoops& loops,
+                    const void* formula) {
+  return run_dense(ctx, {&tensor, nullptr, &tensor}, loops, formula);
+}
+
 }  // namespace millrace::kernels::detail

@@ -103,6 +103,9 @@ StatusOr<UnaryArgs> grad_args(const KernelSetup& op, GradSource from);
 /// operands of different size.
 Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
                  const void* formula);
+/// Runs a forward formula over one tensor in place.
+Status run_unary_on(const KernelContext& ctx, Tensor& tensor, const UnaryLoops& loops,
+                    const void* formula);
 
 }  // namespace detail
 

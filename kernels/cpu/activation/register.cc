@@ -9,6 +9,8 @@ void add_activation_kernels(KernelRegistry& registry) {
   add_functions(registry);
   add_trigonometry(registry);
   add_value_tests(registry);
+  add_prelu(registry);
+  add_softmax(registry);
 }
 
 }  // namespace millrace::kernels

@@ -5,6 +5,25 @@
 namespace millrace::kernels {
 
 // Kernels of ops/math, a function a file.
+
+/// cast.
+void add_cast(KernelRegistry& registry);
+/// clip with its gradient.
+void add_clip(KernelRegistry& registry);
+/// cos_sim with its gradient.
+void add_cos_sim(KernelRegistry& registry);
+/// dist with its gradient.
+void add_dist(KernelRegistry& registry);
+/// matmul, matmul_v2, bmm with their gradients.
+void add_matmul(KernelRegistry& registry);
+/// mul, mv, addmm with their gradients.
+void add_mul(KernelRegistry& registry);
+/// pow with its gradient.
+void add_pow(KernelRegistry& registry);
 void add_scale(KernelRegistry& registry);
+/// sum of dense tensors, selected rows and tensor arrays.
+void add_sum(KernelRegistry& registry);
+/// cross, dot, kron with their gradients.
+void add_vector_products(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -4,7 +4,16 @@
 namespace millrace::kernels {
 
 void add_math_kernels(KernelRegistry& registry) {
+  add_cast(registry);
+  add_clip(registry);
+  add_cos_sim(registry);
+  add_dist(registry);
+  add_matmul(registry);
+  add_mul(registry);
+  add_pow(registry);
   add_scale(registry);
+  add_sum(registry);
+  add_vector_products(registry);
 }
 
 }  // namespace millrace::kernels

@@ -1,0 +1,211 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/math/math.h"
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/nest.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+namespace {
+
+using Summands = llvm::SmallVector<const Tensor*, 4>;
+
+// out = sum of all, in pieces that stay in the first cache. The first summand may be out itself.
+template <typename T>
+void add_pieces(const Summands& from, Tensor& out, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  constexpr int64_t kPiece = 1024;
+  std::array<C, kPiece> piece;
+  C* const sum = piece.data();
+  for (int64_t at = begin; at < end; at += kPiece) {
+    const int64_t count = std::min(kPiece, end - at);
+    std::copy_n(from[0]->data<T>() + at, count, sum);
+    for (size_t k = 1; k < from.size(); ++k) {
+      const T* const more = from[k]->data<T>() + at;
+      for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<C>(more[i]);
+    }
+    std::copy_n(sum, count, out.data<T>() + at);
+  }
+}
+
+template <typename T>
+void add_two(const T* a, const T* b, T* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<T>(static_cast<Compute<T>>(a[i]) + static_cast<Compute<T>>(b[i]));
+}
+
+// Summands without elements add nothing; the others have the type and size of out.
+Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
+  Summands from;
+  for (const Tensor* const x : given) {
+    if (x->numel() == 0) continue;
+    if (x->numel() != out.numel() || x->dtype() != out.dtype())
+      return ctx.error("the inputs must be like the result {}, found {}", describe(out),
+                       describe(*x));
+    from.push_back(x);
+    // Where out is an input, its content must be read first.
+    if (x->raw() == out.raw()) std::swap(from.front(), from.back());
+  }
+  if (from.empty()) {
+    if (out.numel() > 0) std::memset(out.raw(), 0, static_cast<size_t>(out.bytes()));
+    return Ok();
+  }
+  return dispatch<AllNumberTypes>(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ctx.device().parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+      if (from.size() == 2) {
+        add_two(from[0]->data<T>() + begin, from[1]->data<T>() + begin, out.data<T>() + begin,
+                end - begin);
+      } else {
+        add_pieces<T>(from, out, begin, end);
+      }
+    });
+    return Ok();
+  });
+}
+
+// Adds selected rows to a dense tensor of their height.
+Status add_rows(const SelectedRows& rows, Tensor& out) {
+  if (rows.rows.empty()) return Ok();
+  const int64_t height = out.rank() == 0 ? 0 : out.dim(0);
+  const int64_t width = height == 0 ? 0 : out.numel() / height;
+  if (rows.value.dtype() != out.dtype() ||
+      rows.value.numel() != width * static_cast<int64_t>(rows.rows.size()))
+    return KernelContext::error("selected rows of {} cannot be added to {}", describe(rows.value),
+                                describe(out));
+  for (const int64_t row : rows.rows) {
+    if (row < 0 || row >= height)
+      return KernelContext::error("selected rows name row {}, expected one in [0, {})", row,
+                                  height);
+  }
+  return dispatch<AllNumberTypes>(out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = rows.value.data<T>();
+    for (const int64_t row : rows.rows) {
+      T* const to = out.data<T>() + row * width;
+      add_two(to, from, to, width);
+      from += width;
+    }
+    return Ok();
+  });
+}
+
+using Sparse = llvm::SmallVector<const SelectedRows*, 4>;
+
+// The rows of all, one after the other.
+StatusOr<SelectedRows> join_rows(const Sparse& all) {
+  SelectedRows out;
+  const SelectedRows* like = all.front();
+  for (const SelectedRows* const part : all) {
+    if (like->rows.empty() && !part->rows.empty()) like = part;
+    out.rows.insert(out.rows.end(), part->rows.begin(), part->rows.end());
+  }
+  out.height = like->height;
+  Dims dims(like->value.dims().begin(), like->value.dims().end());
+  if (dims.empty()) dims.push_back(0);
+  dims[0] = static_cast<int64_t>(out.rows.size());
+  MILLRACE_RETURN_IF_ERROR(out.value.resize(like->value.dtype(), dims));
+  std::byte* to = out.value.raw();
+  for (const SelectedRows* const part : all) {
+    if (part->rows.empty()) continue;
+    const bool fits = part->height == out.height && part->value.dtype() == out.value.dtype() &&
+                      part->value.dims().drop_front() == out.value.dims().drop_front() &&
+                      part->value.dim(0) == static_cast<int64_t>(part->rows.size());
+    if (!fits)
+      return KernelContext::error(
+          "selected rows of height {} and values {} cannot be joined with height {} and values {}",
+          part->height, describe(part->value), out.height, describe(like->value));
+    const auto bytes = static_cast<size_t>(part->value.bytes());
+    if (bytes > 0) std::memcpy(to, part->value.raw(), bytes);
+    to += bytes;
+  }
+  return out;
+}
+
+// Element by element; those that were never written count as absent.
+Status add_arrays(const KernelContext& ctx, ArgRange args, TensorArray& out) {
+  size_t size = 0;
+  for (int32_t k = 0; k < args.count; ++k) {
+    const auto* const array = ctx.in_value(args, k).get_if<TensorArray>();
+    if (array == nullptr) return ctx.error("input {} must be a tensor array as the others", k);
+    size = std::max(size, array->size());
+  }
+  // May move the elements of an input that is out itself, so it comes before they are looked at.
+  if (out.size() < size) out.resize(size);
+  for (size_t i = 0; i < size; ++i) {
+    Summands from;
+    for (int32_t k = 0; k < args.count; ++k) {
+      const auto& array = *ctx.in_value(args, k).get_if<TensorArray>();
+      if (i < array.size() && array[i].initialized()) from.push_back(&array[i]);
+    }
+    if (from.empty()) continue;
+    Tensor& sum = out[i];
+    const bool own = std::find(from.begin(), from.end(), &sum) != from.end();
+    if (!own) {
+      MILLRACE_RETURN_IF_ERROR(sum.resize(from[0]->dtype(), from[0]->dims()));
+      sum.set_lod(from[0]->lod());
+    }
+    MILLRACE_RETURN_IF_ERROR(add_dense(ctx, from, sum));
+  }
+  return Ok();
+}
+
+// Gives out the dims of the dense inputs unless it has as many elements already.
+Status size_dense(const Summands& dense, Tensor& out) {
+  const Tensor* like = dense.front();
+  for (const Tensor* const x : dense) {
+    if (like->numel() == 0 && x->numel() > 0) like = x;
+  }
+  const bool fits =
+      out.initialized() && out.dtype() == like->dtype() && out.numel() == like->numel();
+  return fits ? Ok() : out.resize(like->dtype(), like->dims());
+}
+
+StatusOr<Kernel> sum(const KernelSetup& op) {
+  const ArgRange args = op.inputs("X");
+  const ArgIndex out_arg = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Summands dense;
+    Sparse sparse;
+    Value& out_value = ctx.out_value(out_arg);
+    for (int32_t k = 0; k < args.count; ++k) {
+      if (!ctx.has_in(args, k)) continue;
+      const Value& value = ctx.in_value(args, k);
+      if (const auto* const x = value.get_if<Tensor>()) dense.push_back(x);
+      if (const auto* const x = value.get_if<SelectedRows>()) sparse.push_back(x);
+      if (value.holds<TensorArray>()) return add_arrays(ctx, args, out_value.as<TensorArray>());
+    }
+    if (dense.empty() && sparse.empty()) return ctx.error("none of the inputs holds a tensor");
+    if (dense.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(const SelectedRows joined, join_rows(sparse));
+      // As in the original, the result has every row once.
+      MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, merged_rows(joined));
+      out_value.as<SelectedRows>() = std::move(merged);
+      return Ok();
+    }
+    // The result may replace selected rows that are an input.
+    SelectedRows replaced;
+    if (auto* const own = out_value.get_if<SelectedRows>()) {
+      std::replace(sparse.begin(), sparse.end(), static_cast<const SelectedRows*>(own),
+                   static_cast<const SelectedRows*>(&replaced));
+      replaced = std::move(*own);
+    }
+    Tensor& out = out_value.as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(size_dense(dense, out));
+    MILLRACE_RETURN_IF_ERROR(add_dense(ctx, dense, out));
+    for (const SelectedRows* const rows : sparse) MILLRACE_RETURN_IF_ERROR(add_rows(*rows, out));
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_sum(KernelRegistry& registry) {
+  registry.add("sum", sum);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+#include "kernels/cpu/nest.h"
+#include "kernels/device.h"
+
+namespace millrace::kernels {
+
+/// c = a x b for a batch of matrices.
+struct ProductShape {
+  /// Numbers of the operands in the batch nest.
+  static constexpr size_t kA = 0;
+  static constexpr size_t kB = 1;
+  static constexpr size_t kC = 2;
+
+  int64_t rows = 1;
+  int64_t inner = 1;
+  int64_t columns = 1;
+  /// Memory holds [inner, rows] and [columns, inner] instead of [rows, inner] and [inner, columns].
+  bool transpose_a = false;
+  bool transpose_b = false;
+  /// Offsets in elements, from matrix to matrix. Where c repeats, its products add up.
+  Nest<3> batch;
+};
+
+/// Products of matrices for one kernel: oneDNN for float and bfloat16 with primitives kept by
+/// shape, Eigen for double; other floats are converted to float. Copies share what they keep.
+class MatrixProduct {
+ public:
+  /// \param alpha  factor of the result
+  explicit MatrixProduct(float alpha = 1.0F);
+
+  /// Sets c, or adds to it. Operands must not overlap c. Uses all scratch slots of the device.
+  /// Errors: kUnimplemented for integers; kResource, kExecution.
+  Status run(CpuDevice& device, DType dtype, const ProductShape& shape, const std::byte* a,
+             const std::byte* b, std::byte* c, bool accumulate = false) const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace millrace::kernels
