@@ -1,33 +1,37 @@
-# What `cmake --install` brings besides the tools: one shared library, the headers of public_headers.txt, the CMake
+# What `cmake --install` brings besides the tools: a shared library a part, the headers of public_headers.txt, the CMake
 # package and the pkg-config file. LLVM, fmt and protobuf stay inside the library, so users need none of them.
 
 include(CMakePackageConfigHelpers)
 
-set(archives millrace_framework millrace_ops millrace_transpiler)
-file(WRITE ${PROJECT_BINARY_DIR}/generated/library.cc "// the library is made of the archives alone\n")
-add_library(millrace_transpiler_shared SHARED ${PROJECT_BINARY_DIR}/generated/library.cc)
-set(files ${archives})
-list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
-set_target_properties(
-  millrace_transpiler_shared
-  PROPERTIES OUTPUT_NAME millrace_transpiler
-             EXPORT_NAME transpiler
-             VERSION ${PROJECT_VERSION}
-             SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
-             LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
-millrace_flags(millrace_transpiler_shared)
-target_link_libraries(millrace_transpiler_shared PRIVATE ${archives})
-# users call what the library itself does not; the archives' second mention adds what they need
-target_link_options(millrace_transpiler_shared PRIVATE
-                    -Wl,--whole-archive ${files} -Wl,--no-whole-archive
-                    -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
-target_include_directories(
-  millrace_transpiler_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
-                                       $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/millrace>)
-target_compile_features(millrace_transpiler_shared INTERFACE cxx_std_20)
-
-install(TARGETS millrace_transpiler_shared EXPORT millraceTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+# Shared library millrace_<name> of archives, used as millrace::<name>.
+function(millrace_shared name)
+  set(target millrace_${name}_shared)
+  set(archives ${ARGN})
+  file(WRITE ${PROJECT_BINARY_DIR}/generated/${name}.cc "// the library is made of the archives alone\n")
+  add_library(${target} SHARED ${PROJECT_BINARY_DIR}/generated/${name}.cc)
+  set(files ${archives})
+  list(TRANSFORM files REPLACE "(.+)" "$<TARGET_FILE:\\1>")
+  set_target_properties(
+    ${target}
+    PROPERTIES OUTPUT_NAME millrace_${name}
+               EXPORT_NAME ${name}
+               VERSION ${PROJECT_VERSION}
+               SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+               LINK_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/exports.map)
+  millrace_flags(${target})
+  target_link_libraries(${target} PRIVATE ${archives})
+  # users call what the library itself does not; the archives' second mention adds what they need
+  target_link_options(${target} PRIVATE
+                      -Wl,--whole-archive ${files} -Wl,--no-whole-archive
+                      -Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/exports.map -Wl,--no-undefined)
+  target_include_directories(${target} INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/millrace>)
+  target_compile_features(${target} INTERFACE cxx_std_20)
+  install(TARGETS ${target} EXPORT millraceTargets
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+endfunction()
+millrace_shared(transpiler millrace_framework millrace_ops millrace_transpiler)
+millrace_shared(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_executor)
 
 # headers keep their folder: <millrace/transpiler/x.h>
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/public_headers.txt headers REGEX "^[^#]")
@@ -46,7 +50,10 @@ install(FILES ${PROJECT_BINARY_DIR}/generated/millraceConfig.cmake
               ${PROJECT_BINARY_DIR}/generated/millraceConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT library)
 
-configure_file(cmake/millrace-transpiler.pc.in generated/millrace-transpiler.pc @ONLY)
+foreach(name transpiler runtime)
+  configure_file(cmake/millrace-${name}.pc.in generated/millrace-${name}.pc @ONLY)
+endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/generated/millrace-transpiler.pc
+              ${PROJECT_BINARY_DIR}/generated/millrace-runtime.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT library)
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)

@@ -1,5 +1,7 @@
 #include "tools/run/options.h"
 
+#include "tools/common/switch.h"
+
 namespace millrace::tools {
 
 void add_run_options(Tool& tool, RunOptions& options) {
@@ -23,6 +25,15 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("VAR=OFFSETS");
   app.add_option("--feed-steps", options.feed_steps, "npz with members stepK/<var>")
       ->type_name("FILE");
+  app.add_option("--data", options.data, "examples to train on, csv or npz; see --epochs")
+      ->type_name("FILE");
+  app.add_option("--columns", options.columns, "vars of a csv file: x=0:12,y=13")
+      ->type_name("VAR=COLUMNS,...");
+  app.add_option("--batch-size", options.batch_size, "examples a step of --data")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+  app.add_option("--epochs", options.epochs, "how often --data is gone through")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+  add_switch(app, "--shuffle", options.shuffle, "other order of examples in every epoch");
   app.add_option("--fetch", options.fetches,
                  "vars to return; default: the fetch targets of the program")
       ->type_name("VAR,...")
@@ -35,7 +46,10 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--save-params", options.save_params,
                  "persistable vars in the original's format: a folder (one file a var) or a file")
       ->type_name("PATH");
+  app.add_option("--curve", options.curve, "picture (SVG) of the first fetch over the steps")
+      ->type_name("FILE");
   app.option_defaults()->group("How");
+  app.add_option("--progress", options.progress, "auto, never or json")->type_name("MODE");
   app.add_option("--devices", options.devices, "cpu:N")->type_name("DEVICES");
   app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
       ->type_name("N");

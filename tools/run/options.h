@@ -19,7 +19,14 @@ struct RunOptions {
   std::vector<std::string> lods;   ///< "x=0,2,5", a level each
   std::vector<std::string> fetches;
   std::string feed_steps;
+  std::string data;     ///< csv or npz with examples
+  std::string columns;  ///< csv: "x=0:12,y=13"
+  int64_t batch_size = 64;
+  int64_t epochs = 1;
+  bool shuffle = true;
   int64_t steps = 1;
+  std::string progress = "auto";
+  std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
   std::string save_params;
   std::string batch;

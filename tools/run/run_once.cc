@@ -1,42 +1,22 @@
 #include "tools/run/run_once.h"
 
+#include <optional>
+
 #include <fmt/ranges.h>
 
 #include "executor/check_nan.h"
 #include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
+#include "tools/run/feeder.h"
+#include "tools/run/loss_curve.h"
+#include "tools/run/progress.h"
 #include "tools/run/session.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
-
-// Feeds of --feed-steps by step; empty without it.
-StatusOr<std::vector<NamedValues>> read_feed_steps(const RunOptions& options) {
-  std::vector<NamedValues> steps;
-  if (options.feed_steps.empty()) return steps;
-  MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
-  for (auto& [name, value] : all) {
-    const auto [head, rest] = llvm::StringRef(name).split('/');
-    size_t step = 0;
-    if (!head.startswith("step") || head.drop_front(4).getAsInteger(10, step) || rest.empty() ||
-        step > 100'000'000) {
-      return InvalidData("member '{}': expected a name like step0/x", name)
-          .in_file(options.feed_steps);
-    }
-    if (step >= static_cast<size_t>(options.steps)) continue;
-    if (step >= steps.size()) steps.resize(step + 1);
-    steps[step][rest.str()] = std::move(value);
-  }
-  if (steps.size() < static_cast<size_t>(options.steps)) {
-    return InvalidData("expected members for {} steps, found those of {}", options.steps,
-                       steps.size())
-        .in_file(options.feed_steps);
-  }
-  return steps;
-}
 
 void print_results(const NamedValues& results, std::string& out) {
   for (const auto& [name, value] : results) {
@@ -49,54 +29,68 @@ void print_results(const NamedValues& results, std::string& out) {
   }
 }
 
-}  // namespace
+// The one number of a dense tensor of one element.
+std::optional<double> scalar_of(const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1) return std::nullopt;
+  if (tensor->dtype() == DType::kFloat32) return *tensor->data<float>();
+  if (tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
+  return std::nullopt;
+}
 
-StatusOr<int> run_once(Tool& tool, const RunOptions& options,
-                       const std::shared_ptr<const executor::Runtime>& runtime) {
-  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(NamedValues feeds, read_feeds(options));
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<NamedValues> step_feeds, read_feed_steps(options));
-  const std::vector<std::string> fetches = wanted_fetches(options, session);
-  const bool prefixed = options.steps > 1 || !step_feeds.empty();
-  executor::NanCheck nan_check;
-  executor::Trace trace;
-  if (options.check_nan && !options.profile.empty())
-    return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
-  if (options.check_nan) session.prepared->observe(&nan_check);
-  if (!options.profile.empty()) session.prepared->observe(&trace);
+// What a run has given.
+struct Outcome {
   NamedValues results;
-  for (int64_t step = 0; step < options.steps; ++step) {
-    if (!step_feeds.empty()) {
-      for (auto& [name, value] : step_feeds[static_cast<size_t>(step)])
-        feeds[name] = std::move(value);
-    }
-    std::vector<Value> values;
-    if (Status status = session.prepared->run(feeds, fetches, values); !status.ok()) {
+  std::vector<double> losses;  // of the first fetch, where it is one number
+};
+
+// Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
+StatusOr<Outcome> run_steps(Session& session, Feeder& feeder,
+                            const std::vector<std::string>& fetches, Progress& progress) {
+  Outcome outcome;
+  const bool prefixed = !feeder.has_data() && (feeder.steps() > 1 || feeder.has_step_feeds());
+  ProgressState state;
+  state.steps = feeder.steps();
+  state.epochs = feeder.epochs();
+  std::vector<Value> values;
+  for (int64_t step = 0; step < feeder.steps(); ++step) {
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
+    if (Status status = session.prepared->run(*feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
-      return options.steps > 1 ? std::move(status).with_note(fmt::format("in step {}", step))
-                               : status;
+      return feeder.steps() > 1 ? std::move(status).with_note(fmt::format("in step {}", step))
+                                : status;
     }
-    for (size_t i = 0; i < fetches.size(); ++i)
-      results[(prefixed ? fmt::format("step{}/", step) : "") + fetches[i]] = std::move(values[i]);
+    state.step = step + 1;
+    state.epoch = feeder.epoch(step);
+    state.examples = feeder.examples();
+    state.loss = values.empty() ? std::nullopt : scalar_of(values.front());
+    if (state.loss) outcome.losses.push_back(*state.loss);
+    progress.update(state);
+    if (!prefixed && step + 1 < feeder.steps()) continue;
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      outcome.results[(prefixed ? fmt::format("step{}/", step) : "") + fetches[i]] =
+          std::move(values[i]);
+    }
   }
-  if (options.print_plan) {
-    MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.prepared->plan_text()));
-    return kDone;
-  }
-  if (!options.profile.empty()) {
-    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
-    llvm::SmallVector<llvm::StringRef, 32> rows;
-    const std::string table = trace.op_table();
-    llvm::StringRef(table).split(rows, '\n', -1, false);
-    for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
-  }
+  if (feeder.steps() > 1) progress.finish(state);
+  return outcome;
+}
+
+Status write_outcome(Tool& tool, const RunOptions& options, const Session& session,
+                     const Outcome& outcome, const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
     MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
   } else {
     std::string text;
-    print_results(results, text);
+    print_results(outcome.results, text);
     MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
+  }
+  if (!options.curve.empty()) {
+    if (outcome.losses.empty())
+      return {StatusCode::kUsage, "--curve: the first var of --fetch is no single number"};
+    MILLRACE_RETURN_IF_ERROR(
+        tool.write_file(options.curve, loss_curve_svg(fetches.front(), outcome.losses)));
   }
   if (!options.save_params.empty()) {
     const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
@@ -108,6 +102,43 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, bytes));
   }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<int> run_once(Tool& tool, const RunOptions& options,
+                       const std::shared_ptr<const executor::Runtime>& runtime) {
+  const std::optional<ProgressMode> mode = progress_mode(options.progress);
+  if (!mode) {
+    return Status(
+        StatusCode::kUsage,
+        fmt::format("--progress: expected auto, never or json, found '{}'", options.progress));
+  }
+  if (options.check_nan && !options.profile.empty())
+    return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
+  MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
+                            Feeder::open(options, tool.common().seed, *session.program));
+  const std::vector<std::string> fetches = wanted_fetches(options, session);
+  executor::NanCheck nan_check;
+  executor::Trace trace;
+  if (options.check_nan) session.prepared->observe(&nan_check);
+  if (!options.profile.empty()) session.prepared->observe(&trace);
+  Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
+  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome, run_steps(session, feeder, fetches, progress));
+  if (options.print_plan) {
+    MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.prepared->plan_text()));
+    return kDone;
+  }
+  if (!options.profile.empty()) {
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
+    llvm::SmallVector<llvm::StringRef, 32> rows;
+    const std::string table = trace.op_table();
+    llvm::StringRef(table).split(rows, '\n', -1, false);
+    for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
+  }
+  MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, outcome, fetches));
   return kDone;
 }
 

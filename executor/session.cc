@@ -1,0 +1,149 @@
+#include "executor/session.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "executor/executor.h"
+#include "framework/read_program.h"
+#include "io/model_folder.h"
+
+namespace millrace {
+namespace {
+
+using executor::NamedValues;
+
+StatusOr<Tensor> to_tensor(const std::string& name, const Array& array) {
+  Tensor tensor;
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(array.dtype, array.dims));
+  if (static_cast<size_t>(tensor.bytes()) != array.bytes.size()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("array '{}': expected {} bytes for {}, found {}", name,
+                              tensor.bytes(), describe(tensor), array.bytes.size()));
+  }
+  if (!array.bytes.empty()) std::memcpy(tensor.raw(), array.bytes.data(), array.bytes.size());
+  tensor.set_lod(Lod(array.lod));
+  return tensor;
+}
+
+StatusOr<Array> to_array(const std::string& name, const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("var '{}': expected a dense array, found {}", name, describe(value)));
+  }
+  Array array = detail::make_array(tensor->dtype(), {tensor->dims().begin(), tensor->dims().end()},
+                                   tensor->raw(), static_cast<size_t>(tensor->bytes()));
+  array.lod = tensor->lod().levels();
+  return array;
+}
+
+}  // namespace
+
+struct Session::Parts {
+  std::unique_ptr<Program> program;
+  std::unique_ptr<Scope> scope = std::make_unique<Scope>();
+  std::unique_ptr<executor::PreparedProgram> prepared;
+  NamedValues feeds;           ///< kept, so that a run with the same shapes allocates nothing
+  std::vector<Value> results;  ///< likewise
+
+  Status prepare(const SessionOptions& options) {
+    const executor::Executor runner(executor::standard_runtime(),
+                                    {.threads = options.threads, .seed = options.seed});
+    MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
+    return Ok();
+  }
+};
+
+Session::Session(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() = default;
+
+StatusOr<Session> Session::open_model(const std::string& folder, const SessionOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string file, io::find_program(folder));
+  MILLRACE_ASSIGN_OR_RETURN(parts->program, read_program(file, {}));
+  if (!io::persistables_of(*parts->program).empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string params,
+                              io::find_params(folder, file, *parts->program));
+    MILLRACE_RETURN_IF_ERROR(
+        io::load_parameters(params, *parts->program, *parts->scope, {.threads = options.threads}));
+  }
+  if (Status status = parts->prepare(options); !status.ok()) return std::move(status).in_file(file);
+  return Session(std::move(parts));
+}
+
+StatusOr<Session> Session::open(const Program& program, const Program* startup,
+                                const SessionOptions& options) {
+  auto parts = std::make_unique<Parts>();
+  parts->program = program.clone();
+  if (startup != nullptr) {
+    const executor::Executor runner(executor::standard_runtime(),
+                                    {.threads = options.threads, .seed = options.seed});
+    MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
+    std::vector<Value> none;
+    if (Status status = prepared->run({}, {}, none); !status.ok())
+      return std::move(status).with_note("in the startup program");
+  }
+  MILLRACE_RETURN_IF_ERROR(parts->prepare(options));
+  return Session(std::move(parts));
+}
+
+const std::vector<std::string>& Session::inputs() const {
+  return parts_->prepared->feed_targets();
+}
+const std::vector<std::string>& Session::outputs() const {
+  return parts_->prepared->fetch_targets();
+}
+
+StatusOr<Arrays> Session::run(const Arrays& feeds, const std::vector<std::string>& fetches) {
+  std::erase_if(parts_->feeds, [&](const auto& feed) { return !feeds.contains(feed.first); });
+  for (const auto& [name, array] : feeds) {
+    MILLRACE_ASSIGN_OR_RETURN(parts_->feeds[name].as<Tensor>(), to_tensor(name, array));
+  }
+  const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
+  MILLRACE_RETURN_IF_ERROR(parts_->prepared->run(parts_->feeds, wanted, parts_->results));
+  Arrays results;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(results[wanted[i]], to_array(wanted[i], parts_->results[i]));
+  }
+  return results;
+}
+
+StatusOr<Array> Session::get(const std::string& name) const {
+  const Value* const value = parts_->scope->find_local(name);
+  if (value == nullptr)
+    return Status(StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name));
+  return to_array(name, *value);
+}
+
+Status Session::set(const std::string& name, const Array& value) {
+  const Var* const var = parts_->program->root().find_var(name);
+  if (var == nullptr || !var->persistable())
+    return {StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name)};
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, to_tensor(name, value));
+  return parts_->scope->local(name).as<Tensor>().copy_from(tensor);
+}
+
+Status Session::load_params(const std::string& path) {
+  return io::load_parameters(path, *parts_->program, *parts_->scope);
+}
+
+Status Session::save_params(const std::string& path) const {
+  return io::save_parameters(path, *parts_->program, *parts_->scope);
+}
+
+namespace detail {
+
+Array make_array(DType dtype, std::vector<int64_t> dims, const void* data, size_t bytes) {
+  Array array;
+  array.dtype = dtype;
+  array.dims = std::move(dims);
+  const auto* const first = static_cast<const std::byte*>(data);
+  array.bytes.assign(first, first + bytes);
+  return array;
+}
+
+}  // namespace detail
+}  // namespace millrace

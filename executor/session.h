@@ -1,0 +1,148 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/types.h"
+
+namespace millrace {
+
+class Program;
+
+/// A dense array in row-major order, with the sequence boundaries (LoD) of fluid. A plain value
+/// that owns its bytes.
+struct Array {
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> dims;
+  /// Offsets of every LoD level, outermost first; empty for most arrays.
+  std::vector<std::vector<int64_t>> lod;
+  /// Elements in native byte order; dtype_size(dtype) times the product of dims.
+  std::vector<std::byte> bytes;
+
+  /// An array of the element type that belongs to T: float, double, int32_t, int64_t, uint8_t,
+  /// int8_t, int16_t. values.size() must be the product of dims.
+  template <typename T>
+  static Array of(std::vector<int64_t> dims, std::span<const T> values);
+  /// The elements; T must belong to dtype.
+  template <typename T>
+  [[nodiscard]] std::span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+/// Arrays by var name.
+using Arrays = std::map<std::string, Array>;
+
+/// How a session runs.
+struct SessionOptions {
+  int threads = 1;    ///< threads a run may use, the caller's included
+  uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
+};
+
+/// A program and its variables, ready to run: inference of a saved model, or training.
+///
+///   MILLRACE_ASSIGN_OR_RETURN(Session session, Session::open_model("resnet50"));
+///   Arrays feeds;
+///   feeds[session.inputs()[0]] = Array::of<float>({1, 3, 224, 224}, image);
+///   MILLRACE_ASSIGN_OR_RETURN(Arrays results, session.run(feeds));
+///
+/// There is no global state: sessions share nothing. Movable. Thread-safety: one run at a time; any
+/// number of sessions in any threads.
+class Session {
+ public:
+  /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file a
+  /// parameter or a combined file.
+  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without kernel.
+  static StatusOr<Session> open_model(const std::string& folder,
+                                      const SessionOptions& options = {});
+
+  /// Opens a program and runs its startup program once. startup may be null.
+  static StatusOr<Session> open(const Program& program, const Program* startup,
+                                const SessionOptions& options = {});
+
+  Session(Session&&) noexcept;
+  Session& operator=(Session&&) noexcept;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  /// Names that a saved model takes and gives; empty for other programs.
+  [[nodiscard]] const std::vector<std::string>& inputs() const;
+  [[nodiscard]] const std::vector<std::string>& outputs() const;
+
+  /// Runs the program once.
+  ///
+  /// \param feeds    by var name; names that the program does not have are ignored
+  /// \param fetches  vars to return; empty: outputs()
+  /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
+  /// unknown fetch, kExecution with the op's place. The session can run again afterwards.
+  StatusOr<Arrays> run(const Arrays& feeds, const std::vector<std::string>& fetches = {});
+
+  /// A persistable var. Errors: kNotFound; kInvalidArgument if it is no dense array.
+  StatusOr<Array> get(const std::string& name) const;
+  /// Replaces a persistable var. Errors: kNotFound if the program has none of that name.
+  Status set(const std::string& name, const Array& value);
+
+  /// Reads parameters: npz, a combined file of the original, or a folder of one file a var.
+  /// On an error nothing has changed. Errors: kNotFound, kInvalidData with file and var.
+  Status load_params(const std::string& path);
+  /// Writes the persistable vars in the format of the original: a folder (one file a var) if path
+  /// is one or ends in '/', else one combined file. Errors: kIo, kNotFound for a var without value.
+  Status save_params(const std::string& path) const;
+
+ private:
+  struct Parts;
+  explicit Session(std::unique_ptr<Parts> parts);
+
+  std::unique_ptr<Parts> parts_;
+};
+
+namespace detail {
+/// Copies elements into an array; behind Array::of().
+Array make_array(DType dtype, std::vector<int64_t> dims, const void* data, size_t bytes);
+template <typename T>
+struct ElementType;
+template <>
+struct ElementType<float> {
+  static constexpr DType kType = DType::kFloat32;
+};
+template <>
+struct ElementType<double> {
+  static constexpr DType kType = DType::kFloat64;
+};
+template <>
+struct ElementType<int32_t> {
+  static constexpr DType kType = DType::kInt32;
+};
+template <>
+struct ElementType<int64_t> {
+  static constexpr DType kType = DType::kInt64;
+};
+template <>
+struct ElementType<int16_t> {
+  static constexpr DType kType = DType::kInt16;
+};
+template <>
+struct ElementType<int8_t> {
+  static constexpr DType kType = DType::kInt8;
+};
+template <>
+struct ElementType<uint8_t> {
+  static constexpr DType kType = DType::kUint8;
+};
+}  // namespace detail
+
+template <typename T>
+Array Array::of(std::vector<int64_t> dims, std::span<const T> values) {
+  return detail::make_array(detail::ElementType<T>::kType, std::move(dims), values.data(),
+                            values.size_bytes());
+}
+
+}  // namespace millrace

@@ -1,0 +1,99 @@
+#include "executor/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/program.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// out = 2 x; kept = 3 x, persistable
+std::unique_ptr<Program> two_outputs() {
+  auto program = Program::create();
+  Block& block = program->root();
+  block.declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.declare("out", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  VarSpec kept = VarSpec::tensor(DType::kFloat32, {-1, 2});
+  kept.persistable = true;
+  block.declare("kept", kept);
+  block.append_op("scale").set_input("X", "x").set_output("Out", "out").set_float("scale", 2);
+  block.append_op("scale").set_input("X", "x").set_output("Out", "kept").set_float("scale", 3);
+  return program;
+}
+
+Arrays feeds_of(std::vector<int64_t> dims, std::vector<float> values) {
+  Arrays feeds;
+  feeds["x"] = Array::of<float>(std::move(dims), values);
+  return feeds;
+}
+
+Session opened() {
+  auto session = Session::open(*two_outputs(), nullptr);
+  EXPECT_TRUE(session.ok()) << session.status().to_string();
+  return std::move(session).value();
+}
+
+TEST(Session, RunsAProgram) {
+  Session session = opened();
+  for (int i = 0; i < 2; ++i) {
+    const auto results = session.run(feeds_of({1, 2}, {1, 2}), {"out"});
+    ASSERT_TRUE(results.ok()) << results.status().to_string();
+    const Array& out = results->at("out");
+    EXPECT_THAT(out.dims, ElementsAre(1, 2));
+    EXPECT_THAT(out.values<float>(), ElementsAre(2, 4));
+  }
+}
+
+TEST(Session, HandsLodThrough) {
+  Session session = opened();
+  Arrays feeds = feeds_of({3, 2}, {1, 2, 3, 4, 5, 6});
+  feeds["x"].lod = {{0, 1, 3}};
+  const auto results = session.run(feeds, {"out"});
+  ASSERT_TRUE(results.ok()) << results.status().to_string();
+  EXPECT_THAT(results->at("out").lod, ElementsAre(ElementsAre(0, 1, 3)));
+}
+
+TEST(Session, GetsAndSetsPersistableVars) {
+  Session session = opened();
+  EXPECT_EQ(session.get("kept").status().code(), StatusCode::kInvalidArgument) << "no value yet";
+  ASSERT_TRUE(session.run(feeds_of({1, 2}, {1, 2}), {"out"}).ok());
+  EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(3, 6));
+  ASSERT_TRUE(session.set("kept", Array::of<float>({1}, std::vector<float>{7})).ok());
+  EXPECT_THAT(session.get("kept")->values<float>(), ElementsAre(7));
+  EXPECT_EQ(session.set("out", Array()).code(), StatusCode::kNotFound);
+}
+
+TEST(Session, RefusesAnArrayWhoseBytesDoNotFitItsDims) {
+  Session session = opened();
+  EXPECT_THAT(session.run(feeds_of({1, 3}, {1, 2}), {"out"}).status().message(),
+              HasSubstr("array 'x': expected 12 bytes for f32 [1, 3], found 8"));
+}
+
+TEST(Session, RunsTheStartupProgramOnce) {
+  auto startup = Program::create();
+  VarSpec kept = VarSpec::tensor(DType::kFloat32, {2});
+  kept.persistable = true;
+  startup->root().declare("kept", kept);
+  startup->root().append_op("scale").set_input("X", "kept").set_output("Out", "kept");
+  const auto session = Session::open(*two_outputs(), startup.get());
+  EXPECT_THAT(session.status().to_string(), HasSubstr("in the startup program"));
+  EXPECT_THAT(session.status().to_string(), HasSubstr("X[0] 'kept': the input holds no value"));
+}
+
+TEST(Session, NamesAFolderThatIsNoModel) {
+  EXPECT_EQ(Session::open_model("tests/data/no_such_model").status().code(), StatusCode::kNotFound);
+}
+
+TEST(Session, ReadsAModelFolder) {
+  const auto session = Session::open_model("tests/data/models/linear");
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  EXPECT_EQ(session->inputs().size(), 1U);
+  EXPECT_EQ(session->outputs().size(), 1U);
+}
+
+}  // namespace
+}  // namespace millrace

@@ -1,0 +1,91 @@
+#include "tools/run/feeder.h"
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "tools/run/session.h"
+
+namespace millrace::tools {
+namespace {
+
+using executor::NamedValues;
+
+// Members "stepK/<var>" by step.
+StatusOr<std::vector<NamedValues>> read_feed_steps(const RunOptions& options) {
+  std::vector<NamedValues> steps;
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
+  for (auto& [name, value] : all) {
+    const auto [head, rest] = llvm::StringRef(name).split('/');
+    size_t step = 0;
+    if (!head.startswith("step") || head.drop_front(4).getAsInteger(10, step) || rest.empty() ||
+        step > 100'000'000) {
+      return InvalidData("member '{}': expected a name like step0/x", name)
+          .in_file(options.feed_steps);
+    }
+    if (step >= static_cast<size_t>(options.steps)) continue;
+    if (step >= steps.size()) steps.resize(step + 1);
+    steps[step][rest.str()] = std::move(value);
+  }
+  if (steps.size() < static_cast<size_t>(options.steps)) {
+    return InvalidData("expected members for {} steps, found those of {}", options.steps,
+                       steps.size())
+        .in_file(options.feed_steps);
+  }
+  return steps;
+}
+
+}  // namespace
+
+StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Program& program) {
+  Feeder feeder;
+  feeder.seed_ = seed;
+  feeder.steps_ = options.steps;
+  MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options));
+  if (!options.data.empty() && !options.feed_steps.empty())
+    return Status(StatusCode::kUsage, "--data and --feed-steps: give one of them");
+  if (!options.feed_steps.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_, read_feed_steps(options));
+  }
+  if (options.data.empty()) return feeder;
+  MILLRACE_ASSIGN_OR_RETURN(feeder.data_, DataSet::read(options.data, options.columns, program));
+  const int64_t rows = feeder.data_->rows();
+  feeder.batch_size_ = std::min(options.batch_size, rows);
+  feeder.epochs_ = options.epochs;
+  feeder.steps_per_epoch_ = (rows + feeder.batch_size_ - 1) / feeder.batch_size_;
+  feeder.steps_ = feeder.steps_per_epoch_ * options.epochs;
+  feeder.shuffle_ = options.shuffle;
+  feeder.order_.resize(static_cast<size_t>(rows));
+  std::iota(feeder.order_.begin(), feeder.order_.end(), 0);
+  return feeder;
+}
+
+int64_t Feeder::epoch(int64_t step) const {
+  return has_data() ? step / steps_per_epoch_ + 1 : 0;
+}
+
+StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
+  if (has_step_feeds()) {
+    for (auto& [name, value] : step_feeds_[static_cast<size_t>(step)])
+      fixed_[name] = std::move(value);
+    return &fixed_;
+  }
+  if (!has_data()) return &fixed_;
+  const int64_t in_epoch = step % steps_per_epoch_;
+  if (in_epoch == 0 && shuffle_) {
+    std::mt19937_64 random(seed_ + static_cast<uint64_t>(epoch(step)));
+    // not std::shuffle, whose result the standard leaves open
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+  }
+  const auto begin = static_cast<size_t>(in_epoch * batch_size_);
+  const size_t count = std::min(static_cast<size_t>(batch_size_), order_.size() - begin);
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues batch,
+                            data_->batch(llvm::ArrayRef(order_).slice(begin, count)));
+  for (auto& [name, value] : batch) fixed_[name] = std::move(value);
+  examples_ += static_cast<int64_t>(count);
+  return &fixed_;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/program.h"
+#include "tools/run/data_set.h"
+#include "tools/run/options.h"
+
+namespace millrace::tools {
+
+/// What every step of a run is fed: the same values (--feed), values a step (--feed-steps), or
+/// batches of examples (--data), shuffled anew in every epoch.
+class Feeder {
+ public:
+  /// Errors: kUsage for options that exclude each other; those of the readers.
+  static StatusOr<Feeder> open(const RunOptions& options, uint64_t seed, const Program& program);
+
+  /// Steps of the whole run.
+  [[nodiscard]] int64_t steps() const { return steps_; }
+  /// True if every step has feeds of its own, so that results are told apart by step.
+  [[nodiscard]] bool has_step_feeds() const { return !step_feeds_.empty(); }
+  [[nodiscard]] bool has_data() const { return data_.has_value(); }
+  [[nodiscard]] int64_t epochs() const { return has_data() ? epochs_ : 0; }
+  /// Epoch of a step, from 1; 0 without --data.
+  [[nodiscard]] int64_t epoch(int64_t step) const;
+  /// Examples fed up to now; 0 without --data.
+  [[nodiscard]] int64_t examples() const { return examples_; }
+
+  /// Feeds of the next step; valid until the next call. Steps are asked for in order, from 0.
+  StatusOr<const executor::NamedValues*> feeds(int64_t step);
+
+ private:
+  executor::NamedValues fixed_;
+  std::vector<executor::NamedValues> step_feeds_;
+  std::optional<DataSet> data_;
+  std::vector<int64_t> order_;  ///< rows in the order of this epoch
+  int64_t steps_ = 1;
+  int64_t epochs_ = 0;
+  int64_t steps_per_epoch_ = 0;
+  int64_t batch_size_ = 1;
+  int64_t examples_ = 0;
+  uint64_t seed_ = 0;
+  bool shuffle_ = true;
+};
+
+}  // namespace millrace::tools
