@@ -5,12 +5,15 @@
 namespace millrace::kernels {
 
 // Kernels of ops/nn, a function a file.
+void add_affine_channel(KernelRegistry& registry);
+void add_interp(KernelRegistry& registry);
+void add_lrn(KernelRegistry& registry);
+void add_maxout(KernelRegistry& registry);
 void add_batch_norm(KernelRegistry& registry);
 void add_batch_norm_grad(KernelRegistry& registry);
 void add_conv(KernelRegistry& registry);
 void add_conv_transpose(KernelRegistry& registry);
 void add_group_norm(KernelRegistry& registry);
-void add_instance_norm(KernelRegistry& registry);
 void add_layer_norm(KernelRegistry& registry);
 void add_pool(KernelRegistry& registry);
 void add_pool_with_index(KernelRegistry& registry);

@@ -1,0 +1,148 @@
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/interp_taps.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/window.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+// Calls body(line of the input, weight) for the lines that make output line (d, h).
+template <typename Body>
+void for_tap_lines(const InterpPlan& p, int64_t d, int64_t h, Body&& body) {
+  const InterpAxis& depth = p.axes[0];
+  const InterpAxis& height = p.axes[1];
+  for (int64_t i = d * depth.taps; i < (d + 1) * depth.taps; ++i) {
+    for (int64_t k = h * height.taps; k < (h + 1) * height.taps; ++k) {
+      const auto di = static_cast<size_t>(i);
+      const auto hi = static_cast<size_t>(k);
+      body(depth.index[di] * height.in + height.index[hi], depth.weight[di] * height.weight[hi]);
+    }
+  }
+}
+
+// Lines are blended first, then their elements.
+template <typename T>
+void forward_part(const InterpPlan& p, const T* x, T* blend, T* out) {
+  const InterpAxis& width = p.axes[2];
+  const int64_t line = width.in * p.lanes;
+  for (int64_t d = 0; d < p.axes[0].out; ++d) {
+    for (int64_t h = 0; h < p.axes[1].out; ++h) {
+      std::fill_n(blend, line, T{0});
+      for_tap_lines(p, d, h, [&](int64_t from, double weight) {
+        const T* const row = x + from * line;
+        const T w = static_cast<T>(weight);
+        for (int64_t i = 0; i < line; ++i) blend[i] += w * row[i];
+      });
+      for (int64_t i = 0; i < width.out; ++i, out += p.lanes) {
+        std::fill_n(out, p.lanes, T{0});
+        for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
+          const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
+          const T* const from = blend + width.index[static_cast<size_t>(k)] * p.lanes;
+          for (int64_t c = 0; c < p.lanes; ++c) out[c] += w * from[c];
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void backward_part(const InterpPlan& p, const T* dout, T* blend, T* dx) {
+  const InterpAxis& width = p.axes[2];
+  const int64_t line = width.in * p.lanes;
+  std::fill_n(dx, p.in(), T{0});
+  for (int64_t d = 0; d < p.axes[0].out; ++d) {
+    for (int64_t h = 0; h < p.axes[1].out; ++h) {
+      std::fill_n(blend, line, T{0});
+      for (int64_t i = 0; i < width.out; ++i, dout += p.lanes) {
+        for (int64_t k = i * width.taps; k < (i + 1) * width.taps; ++k) {
+          const T w = static_cast<T>(width.weight[static_cast<size_t>(k)]);
+          T* const to = blend + width.index[static_cast<size_t>(k)] * p.lanes;
+          for (int64_t c = 0; c < p.lanes; ++c) to[c] += w * dout[c];
+        }
+      }
+      for_tap_lines(p, d, h, [&](int64_t to, double weight) {
+        T* const row = dx + to * line;
+        const T w = static_cast<T>(weight);
+        for (int64_t i = 0; i < line; ++i) row[i] += w * blend[i];
+      });
+    }
+  }
+}
+
+// Calls body(part, memory for one line of the input) for all planes or images.
+template <typename T, typename Body>
+Status for_parts(CpuDevice& device, const InterpPlan& p, Body&& body) {
+  const int64_t line = p.axes[2].in * p.lanes;
+  const int64_t work = std::max<int64_t>(p.in() + p.out(), 1);
+  const int64_t ranges = std::clamp<int64_t>(p.parts * work / 32768, 1, device.threads());
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
+                            device.scratch(static_cast<size_t>(ranges * line) * sizeof(T)));
+  device.parallel_for(ranges, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      T* const blend = reinterpret_cast<T*>(memory) + r * line;
+      for (int64_t i = p.parts * r / ranges; i < p.parts * (r + 1) / ranges; ++i) body(i, blend);
+    }
+  });
+  return Ok();
+}
+
+StatusOr<Kernel> interp(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=, attrs = read_interp_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const InterpPlan plan, plan_interp(ctx, attrs, *in));
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(to.resize(in->dtype(), interp_dims(plan, attrs, *in)));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      return for_parts<T>(ctx.device(), plan, [&](int64_t i, T* blend) {
+        forward_part(plan, in->data<T>() + i * plan.in(), blend, to.data<T>() + i * plan.out());
+      });
+    });
+  });
+}
+
+StatusOr<Kernel> interp_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out_grad = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  return Kernel([=, attrs = read_interp_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
+    if (dx == nullptr) return Ok();
+    const Tensor* const dout = ctx.find_in(out_grad);
+    if (dout == nullptr) {
+      fill_zero(*dx);
+      return Ok();
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const InterpPlan plan, plan_interp(ctx, attrs, *in));
+    const Dims wanted = interp_dims(plan, attrs, *in);
+    if (dout->dtype() != in->dtype() || dout->dims() != llvm::ArrayRef<int64_t>(wanted))
+      return ctx.error("Out@GRAD must have dims {} for X {}, found {}", ops::dims_text(wanted),
+                       describe(*in), describe(*dout));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      return for_parts<T>(ctx.device(), plan, [&](int64_t i, T* blend) {
+        backward_part(plan, dout->data<T>() + i * plan.out(), blend, dx->data<T>() + i * plan.in());
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void add_interp(KernelRegistry& registry) {
+  for (const char* const type :
+       {"bilinear_interp", "nearest_interp", "bicubic_interp_v2", "bilinear_interp_v2",
+        "linear_interp_v2", "nearest_interp_v2", "trilinear_interp_v2"})
+    registry.add(type, interp);
+  for (const char* const type :
+       {"bilinear_interp_grad", "nearest_interp_grad", "bicubic_interp_v2_grad",
+        "bilinear_interp_v2_grad", "linear_interp_v2_grad", "nearest_interp_v2_grad",
+        "trilinear_interp_v2_grad"})
+    registry.add(type, interp_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,110 @@
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+// X as [outer, channels of Out, groups, inner].
+struct Shape {
+  int64_t outer = 1;
+  int64_t channels = 0;
+  int64_t groups = 1;
+  int64_t inner = 1;
+};
+
+StatusOr<Shape> shape_of(const Tensor& x, int64_t axis, int64_t groups) {
+  const auto rank = static_cast<int64_t>(x.rank());
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis >= rank || groups < 1 || x.dim(axis) % groups != 0) {
+    return KernelContext::error("attribute 'groups' ({}) does not divide dim {} of X {}", groups,
+                                axis, describe(x));
+  }
+  Shape shape;
+  for (int64_t i = 0; i < axis; ++i) shape.outer *= x.dim(i);
+  for (int64_t i = axis + 1; i < rank; ++i) shape.inner *= x.dim(i);
+  shape.channels = x.dim(axis) / groups;
+  shape.groups = groups;
+  return shape;
+}
+
+template <typename T>
+void forward(const Shape& s, const T* x, T* out) {
+  for (int64_t row = 0; row < s.outer * s.channels; ++row, out += s.inner) {
+    std::copy_n(x, s.inner, out);
+    x += s.inner;
+    for (int64_t g = 1; g < s.groups; ++g, x += s.inner) {
+      for (int64_t i = 0; i < s.inner; ++i) out[i] = x[i] > out[i] ? x[i] : out[i];
+    }
+  }
+}
+
+// The first of the group that equals the maximum takes the gradient.
+template <typename T>
+void backward(const Shape& s, const T* x, const T* out, const T* dout, T* dx) {
+  for (int64_t row = 0; row < s.outer * s.channels; ++row) {
+    for (int64_t i = 0; i < s.inner; ++i) {
+      bool taken = false;
+      for (int64_t g = 0; g < s.groups; ++g) {
+        const int64_t at = (row * s.groups + g) * s.inner + i;
+        const bool hit = !taken && x[at] == out[row * s.inner + i];
+        dx[at] = hit ? dout[row * s.inner + i] : T{0};
+        taken = taken || hit;
+      }
+    }
+  }
+}
+
+StatusOr<Kernel> maxout(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  const auto axis = op.attr<int64_t>("axis");
+  const auto groups = op.attr<int64_t>("groups");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(*in, axis, groups));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      forward(shape, in->data<T>(), ctx.out(out).data<T>());
+      return Ok();
+    });
+  });
+}
+
+StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.input("Out");
+  const ArgIndex out_grad = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  const auto axis = op.attr<int64_t>("axis");
+  const auto groups = op.attr<int64_t>("groups");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
+    if (dx == nullptr) return Ok();
+    const Tensor* const dout = ctx.find_in(out_grad);
+    if (dout == nullptr) {
+      fill_zero(*dx);
+      return Ok();
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
+    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(*in, axis, groups));
+    if (y->dtype() != in->dtype() || y->numel() * groups != in->numel())
+      return ctx.error("X {} and Out {} do not belong together", describe(*in), describe(*y));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      backward(shape, in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>());
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_maxout(KernelRegistry& registry) {
+  registry.add("maxout", maxout);
+  registry.add("maxout_grad", maxout_grad);
+}
+
+}  // namespace millrace::kernels
