@@ -15,9 +15,9 @@ StatusOr<Kernel> affine_channel(const KernelSetup& op) {
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       MILLRACE_ASSIGN_OR_RETURN(const T* const factors,
-                                channel_values<T>(&ctx.in(scale), "Scale", l.channels));
+                                needed_values<T>(ctx, scale, "Scale", l.channels));
       MILLRACE_ASSIGN_OR_RETURN(const T* const summands,
-                                channel_values<T>(&ctx.in(bias), "Bias", l.channels));
+                                needed_values<T>(ctx, bias, "Bias", l.channels));
       const T* const from = in->data<T>();
       T* const to = ctx.out(out).data<T>();
       l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {

@@ -54,6 +54,13 @@ StatusOr<const T*> channel_values(const Tensor* tensor, const char* slot, int64_
   return KernelContext::error("{} must have {} elements of type {}, found {}", slot, count,
                               dtype_name(kDTypeOf<T>), describe(*tensor));
 }
+/// The same for a vector that the op cannot do without.
+template <typename T>
+StatusOr<const T*> needed_values(const KernelContext& ctx, ArgIndex arg, const char* slot,
+                                 int64_t count) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor, needed(ctx, arg, slot));
+  return channel_values<T>(tensor, slot, count);
+}
 /// The same for an output that shape inference has sized.
 template <typename T>
 StatusOr<T*> channel_results(Tensor* tensor, const char* slot, int64_t count) {

@@ -106,7 +106,11 @@ std::pair<T, T> moments(const Groups& groups, int64_t g, const T* x, bool from_s
     squares += lane_sum<T>(n, [&](int64_t i) { return (x[at + i] - from) * (x[at + i] - from); });
   });
   const T variance = squares * share;
-  return {mean, from_squares ? std::max(variance - mean * mean, T{0}) : variance};
+  if (!from_squares) return {mean, variance};
+  // Rounded, not fused into the subtraction: for groups of a few elements that nearly cancel, the
+  // rounding is all there is.
+  const volatile T square = mean * mean;
+  return {mean, std::max(variance - square, T{0})};
 }
 
 struct ForwardArgs {

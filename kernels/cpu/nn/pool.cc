@@ -22,7 +22,7 @@ struct Pool {
   StatusOr<PoolPlan*> plan_for(const Tensor& x, const Tensor& out) {
     llvm::SmallVector<int64_t, 10> key(x.dims().begin(), x.dims().end());
     key.append(out.dims().begin(), out.dims().end());
-    return plans.get(key, [&] { return plan_pool(attrs, x, out); });
+    return plans.get(key, [&] { return plan_pool(attrs, x.dims(), out.dims()); });
   }
 
   PoolAttrs attrs;

@@ -61,7 +61,7 @@ template <typename T, bool kMax>
 void give_part(const PoolPlan& p, int64_t d, int64_t h, int64_t w, const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
   const auto place = static_cast<size_t>(w);
-  T left[1];
+  T left[1] = {};
   load_shares<T, kMax>(p, d, h, w, w + 1, g.dout, left);
   for_lines(p, d, h, [&](int64_t line) {
     for (int64_t x = width.begin[place]; x < width.end[place]; ++x) {

@@ -52,9 +52,9 @@ PoolAxis make_axis(const PoolAttrs& attrs, int64_t size, int64_t places, int64_t
   return axis;
 }
 
-Status misfit(const Tensor& x, const Tensor& out) {
-  return KernelContext::error("X {} and Out {} of a pooling do not belong together", describe(x),
-                              describe(out));
+Status misfit(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> out) {
+  return KernelContext::error("X {} and Out {} of a pooling do not belong together",
+                              ops::dims_text(x), ops::dims_text(out));
 }
 
 // Places that the attributes give for an input dim.
@@ -83,14 +83,14 @@ PoolAttrs read_pool_attrs(const KernelSetup& op) {
   return attrs;
 }
 
-StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {
-  const size_t rank = x.rank();
-  if (rank < 3 || rank > 5 || out.rank() != rank || x.dim(0) != out.dim(0) ||
-      channel_count(x.dims(), attrs.channels_last) !=
-          channel_count(out.dims(), attrs.channels_last))
+StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
+                             llvm::ArrayRef<int64_t> out) {
+  const size_t rank = x.size();
+  if (rank < 3 || rank > 5 || out.size() != rank || x[0] != out[0] ||
+      channel_count(x, attrs.channels_last) != channel_count(out, attrs.channels_last))
     return misfit(x, out);
-  const auto size = spatial_dims(x.dims(), attrs.channels_last);
-  const auto places = spatial_dims(out.dims(), attrs.channels_last);
+  const auto size = spatial_dims(x, attrs.channels_last);
+  const auto places = spatial_dims(out, attrs.channels_last);
   const size_t n = size.size();
   ops::Window window;
   if (attrs.global || attrs.adaptive) {
@@ -102,8 +102,8 @@ StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, const Tensor& x, const Tens
     MILLRACE_ASSIGN_OR_RETURN(window, window_over(attrs.window, attrs.kernel, size));
   }
   PoolPlan plan;
-  plan.batch = x.dim(0);
-  plan.channels = channel_count(x.dims(), attrs.channels_last);
+  plan.batch = x[0];
+  plan.channels = channel_count(x, attrs.channels_last);
   plan.max = attrs.max;
   plan.channels_last = attrs.channels_last;
   plan.one_window = attrs.global;

@@ -48,7 +48,8 @@ struct PoolPlan {
   [[nodiscard]] int64_t size() const { return axes[0].size * axes[1].size * axes[2].size; }
   [[nodiscard]] int64_t places() const { return axes[0].places * axes[1].places * axes[2].places; }
 };
-/// Errors: x and out do not belong together.
-StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, const Tensor& x, const Tensor& out);
+/// From the dims of X and Out. Errors: they do not belong together.
+StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
+                             llvm::ArrayRef<int64_t> out);
 
 }  // namespace millrace::kernels

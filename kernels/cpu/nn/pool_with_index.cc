@@ -40,7 +40,7 @@ StatusOr<Kernel> max_pool_with_index(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     Tensor& values = ctx.out(out);
     Tensor& places = ctx.out(mask);
-    MILLRACE_ASSIGN_OR_RETURN(const PoolPlan plan, plan_pool(attrs, *in, values));
+    MILLRACE_ASSIGN_OR_RETURN(const PoolPlan plan, plan_pool(attrs, in->dims(), values.dims()));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const int64_t planes = plan.batch * plan.channels;

@@ -1,0 +1,92 @@
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+Status check_operands(const Tensor& x, const Tensor& y) {
+  if (x.rank() == 2 && y.rank() == 2 && x.dtype() == y.dtype() && x.dim(0) == y.dim(0) &&
+      y.dim(1) % 2 == 1 && x.dim(1) > 0)
+    return Ok();
+  return KernelContext::error(
+      "X {} and Y {} must be matrices with the same number of rows, Y with "
+      "an odd number of columns",
+      describe(x), describe(y));
+}
+
+// Calls body(element of Out, element of X, element of Y) for all products: Out[i, j] sums
+// X[i, (j + k - half) mod columns] * Y[i, k] over k.
+template <typename Body>
+void for_products(const Tensor& x, const Tensor& y, Body&& body) {
+  const int64_t m = x.dim(1);
+  const int64_t n = y.dim(1);
+  const int64_t half = (n - 1) / 2;
+  for (int64_t i = 0; i < x.dim(0); ++i) {
+    for (int64_t k = 0; k < n; ++k) {
+      int64_t from = ((k - half) % m + m) % m;
+      for (int64_t j = 0; j < m; ++j) {
+        body(i * m + j, i * m + from, i * n + k);
+        from = from + 1 == m ? 0 : from + 1;
+      }
+    }
+  }
+}
+
+StatusOr<Kernel> conv_shift(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex y = op.input("Y");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    MILLRACE_RETURN_IF_ERROR(check_operands(*a, *b));
+    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* const to = ctx.out(out).data<T>();
+      std::fill_n(to, a->numel(), T{0});
+      for_products(*a, *b, [&](int64_t o, int64_t i, int64_t k) {
+        to[o] += a->data<T>()[i] * b->data<T>()[k];
+      });
+      return Ok();
+    });
+  });
+}
+
+StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex y = op.input("Y");
+  const ArgIndex out_grad = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  const ArgIndex y_grad = op.output("Y@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    MILLRACE_RETURN_IF_ERROR(check_operands(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
+    if (da != nullptr) fill_zero(*da);
+    if (db != nullptr) fill_zero(*db);
+    const Tensor* const dout = ctx.find_in(out_grad);
+    if (dout == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(check_alike(*a, "X", *dout, "Out@GRAD"));
+    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const g = dout->data<T>();
+      for_products(*a, *b, [&](int64_t o, int64_t i, int64_t k) {
+        if (da != nullptr) da->data<T>()[i] += g[o] * b->data<T>()[k];
+        if (db != nullptr) db->data<T>()[k] += g[o] * a->data<T>()[i];
+      });
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_conv_shift(KernelRegistry& registry) {
+  registry.add("conv_shift", conv_shift);
+  registry.add("conv_shift_grad", conv_shift_grad);
+}
+
+}  // namespace millrace::kernels

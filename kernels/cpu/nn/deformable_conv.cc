@@ -1,0 +1,325 @@
+#include <array>
+#include <cmath>
+
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/window.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Attrs {
+  WindowAttrs window;
+  int64_t groups = 1;
+  int64_t parts = 1;  // deformable_groups: channels of a part share offsets
+};
+
+struct Shape {
+  int64_t batch, channels, height, width;
+  int64_t out_channels, places_h, places_w;
+  int64_t kernel_h, kernel_w;
+  int64_t groups, parts;
+  ops::Window window;
+
+  [[nodiscard]] int64_t taps() const { return kernel_h * kernel_w; }
+  [[nodiscard]] int64_t places() const { return places_h * places_w; }
+  [[nodiscard]] int64_t image() const { return channels * height * width; }
+  [[nodiscard]] int64_t column() const { return channels / groups * taps(); }
+};
+
+struct Operands {
+  const Tensor* input;
+  const Tensor* offset;
+  const Tensor* filter;
+  const Tensor* mask;
+};
+
+StatusOr<Shape> shape_of(const Attrs& attrs, const Operands& o) {
+  const auto misfit = [&] {
+    return KernelContext::error("Input {}, Offset {}, Mask {} and Filter {} do not belong together",
+                                describe(*o.input), describe(*o.offset), describe(*o.mask),
+                                describe(*o.filter));
+  };
+  for (const Tensor* const tensor : {o.input, o.offset, o.filter, o.mask}) {
+    if (tensor->rank() != 4 || tensor->dtype() != o.input->dtype()) return misfit();
+  }
+  Shape s{};
+  s.batch = o.input->dim(0);
+  s.channels = o.input->dim(1);
+  s.height = o.input->dim(2);
+  s.width = o.input->dim(3);
+  s.out_channels = o.filter->dim(0);
+  s.kernel_h = o.filter->dim(2);
+  s.kernel_w = o.filter->dim(3);
+  s.groups = attrs.groups;
+  s.parts = attrs.parts;
+  MILLRACE_ASSIGN_OR_RETURN(s.window, window_over(attrs.window, o.filter->dims().drop_front(2),
+                                                  o.input->dims().drop_front(2)));
+  s.places_h = ops::window_places(s.window, 0, s.height);
+  s.places_w = ops::window_places(s.window, 1, s.width);
+  const Dims field = {s.batch, s.parts * s.taps(), s.places_h, s.places_w};
+  Dims pairs = field;
+  pairs[1] *= 2;
+  if (s.groups < 1 || s.parts < 1 || s.channels % s.groups != 0 || s.channels % s.parts != 0 ||
+      s.out_channels % s.groups != 0 || o.filter->dim(1) != s.channels / s.groups ||
+      s.places_h < 1 || s.places_w < 1 || o.mask->dims() != llvm::ArrayRef<int64_t>(field) ||
+      o.offset->dims() != llvm::ArrayRef<int64_t>(pairs))
+    return misfit();
+  return s;
+}
+
+// A point between four pixels: where they are (-1: outside) and how much each counts.
+template <typename T>
+struct Point {
+  std::array<int64_t, 4> at;
+  std::array<T, 4> weight;
+  std::array<T, 4> down;   // d weight / d row
+  std::array<T, 4> right;  // d weight / d column
+};
+
+template <typename T>
+Point<T> point_at(const Shape& s, T row, T column) {
+  Point<T> p{{-1, -1, -1, -1}, {}, {}, {}};
+  if (!(row > -1 && column > -1 && row < static_cast<T>(s.height) &&
+        column < static_cast<T>(s.width)))
+    return p;
+  const auto top = static_cast<int64_t>(std::floor(row));
+  const auto left = static_cast<int64_t>(std::floor(column));
+  const T below = row - static_cast<T>(top);
+  const T beyond = column - static_cast<T>(left);
+  for (size_t k = 0; k < 4; ++k) {
+    const int64_t y = top + static_cast<int64_t>(k / 2);
+    const int64_t x = left + static_cast<int64_t>(k % 2);
+    if (y < 0 || x < 0 || y >= s.height || x >= s.width) continue;
+    const T vertical = k / 2 == 0 ? 1 - below : below;
+    const T horizontal = k % 2 == 0 ? 1 - beyond : beyond;
+    p.at[k] = y * s.width + x;
+    p.weight[k] = vertical * horizontal;
+    p.down[k] = k / 2 == 0 ? -horizontal : horizontal;
+    p.right[k] = k % 2 == 0 ? -vertical : vertical;
+  }
+  return p;
+}
+
+// Calls body(part, tap, place, element of Mask, element of Offset of the row, point) for all points
+// of an image; the offset of the column stands places() behind that of the row.
+template <typename T, typename Body>
+void for_points(const Shape& s, const T* offset, Body&& body) {
+  for (int64_t part = 0; part < s.parts; ++part) {
+    for (int64_t tap = 0; tap < s.taps(); ++tap) {
+      for (int64_t place = 0; place < s.places(); ++place) {
+        const int64_t field = (part * s.taps() + tap) * s.places() + place;
+        const int64_t pair = (part * s.taps() + tap) * 2 * s.places() + place;
+        const int64_t row = place / s.places_w * s.window.strides[0] - s.window.before[0] +
+                            tap / s.kernel_w * s.window.dilations[0];
+        const int64_t column = place % s.places_w * s.window.strides[1] - s.window.before[1] +
+                               tap % s.kernel_w * s.window.dilations[1];
+        body(part, tap, place, field, pair,
+             point_at<T>(s, static_cast<T>(row) + offset[pair],
+                         static_cast<T>(column) + offset[pair + s.places()]));
+      }
+    }
+  }
+}
+
+// The matrix of windows [channels * taps, places].
+template <typename T>
+void gather(const Shape& s, const T* image, const T* offset, const T* mask, T* columns) {
+  const int64_t of_part = s.channels / s.parts;
+  for_points(
+      s, offset,
+      [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t, const Point<T>& p) {
+        for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+          const T* const plane = image + c * s.height * s.width;
+          T value = 0;
+          for (size_t k = 0; k < 4; ++k) {
+            if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
+          }
+          columns[(c * s.taps() + tap) * s.places() + place] = value * mask[field];
+        }
+      });
+}
+
+struct ForwardArgs {
+  ArgIndex input, offset, filter, mask;
+};
+
+StatusOr<Operands> operands_of(const KernelContext& ctx, const ForwardArgs& args) {
+  Operands o{};
+  MILLRACE_ASSIGN_OR_RETURN(o.input, needed(ctx, args.input, "Input"));
+  MILLRACE_ASSIGN_OR_RETURN(o.offset, needed(ctx, args.offset, "Offset"));
+  MILLRACE_ASSIGN_OR_RETURN(o.filter, needed(ctx, args.filter, "Filter"));
+  MILLRACE_ASSIGN_OR_RETURN(o.mask, needed(ctx, args.mask, "Mask"));
+  return o;
+}
+
+// to[i, :] += sum over k of a(i, k) * from[k, :].
+template <typename T, typename A>
+void add_product(int64_t rows, int64_t inner, int64_t width, A&& a, const T* from, T* to) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t k = 0; k < inner; ++k) {
+      const T factor = a(i, k);
+      for (int64_t p = 0; p < width; ++p) to[i * width + p] += factor * from[k * width + p];
+    }
+  }
+}
+
+template <typename T>
+Status run_forward(const KernelContext& ctx, const Operands& o, const Shape& s, Tensor& out) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
+  T* const columns = reinterpret_cast<T*>(memory);
+  fill_zero(out);
+  const int64_t rows = s.out_channels / s.groups;
+  for (int64_t n = 0; n < s.batch; ++n) {
+    gather(s, o.input->data<T>() + n * s.image(),
+           o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
+           o.mask->data<T>() + n * s.parts * s.taps() * s.places(), columns);
+    for (int64_t g = 0; g < s.groups; ++g) {
+      const T* const filter = o.filter->data<T>() + g * rows * s.column();
+      add_product(
+          rows, s.column(), s.places(),
+          [&](int64_t i, int64_t k) { return filter[i * s.column() + k]; },
+          columns + g * s.column() * s.places(),
+          out.data<T>() + (n * s.out_channels + g * rows) * s.places());
+    }
+  }
+  return Ok();
+}
+
+Attrs read_attrs(const KernelSetup& op) {
+  return {read_window_attrs(op), op.attr<int64_t>("groups"), op.attr<int64_t>("deformable_groups")};
+}
+
+StatusOr<Kernel> deformable_conv(const KernelSetup& op) {
+  const ForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
+                         op.input("Mask")};
+  const ArgIndex output = op.output("Output");
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(attrs, o));
+    return dispatch<FloatTypes>(o.input->dtype(), [&](auto tag) {
+      return run_forward<typename decltype(tag)::type>(ctx, o, s, ctx.out(output));
+    });
+  });
+}
+
+struct Gradients {
+  Tensor* input;
+  Tensor* offset;
+  Tensor* filter;
+  Tensor* mask;
+};
+
+// What the gradient of the matrix of windows gives to the image, its mask and its offsets; null
+// where it is not wanted.
+template <typename T>
+void scatter(const Shape& s, const T* image, const T* offset, const T* mask, const T* columns,
+             T* dimage, T* doffset, T* dmask) {
+  const int64_t of_part = s.channels / s.parts;
+  for_points(s, offset,
+             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t pair,
+                 const Point<T>& p) {
+               T value = 0;
+               T down = 0;
+               T right = 0;
+               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+                 const int64_t plane = c * s.height * s.width;
+                 const T g = columns[(c * s.taps() + tap) * s.places() + place];
+                 for (size_t k = 0; k < 4; ++k) {
+                   if (p.at[k] < 0) continue;
+                   const T pixel = image[plane + p.at[k]];
+                   value += g * p.weight[k] * pixel;
+                   down += g * p.down[k] * pixel;
+                   right += g * p.right[k] * pixel;
+                   if (dimage != nullptr) dimage[plane + p.at[k]] += g * mask[field] * p.weight[k];
+                 }
+               }
+               if (dmask != nullptr) dmask[field] = value;
+               if (doffset == nullptr) return;
+               doffset[pair] = down * mask[field];
+               doffset[pair + s.places()] = right * mask[field];
+             });
+}
+
+template <typename T>
+Status run_backward(const KernelContext& ctx, const Operands& o, const Shape& s, const Tensor& dout,
+                    const Gradients& d) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
+  T* const columns = reinterpret_cast<T*>(memory);
+  const int64_t rows = s.out_channels / s.groups;
+  const int64_t field = s.parts * s.taps() * s.places();
+  for (int64_t n = 0; n < s.batch; ++n) {
+    const T* const image = o.input->data<T>() + n * s.image();
+    const T* const offset = o.offset->data<T>() + n * 2 * field;
+    const T* const mask = o.mask->data<T>() + n * field;
+    const auto at = [&](Tensor* tensor, int64_t step) {
+      return tensor == nullptr ? nullptr : tensor->data<T>() + n * step;
+    };
+    if (d.filter != nullptr) {
+      gather(s, image, offset, mask, columns);
+      for (int64_t i = 0; i < s.out_channels; ++i) {
+        const T* const g = dout.data<T>() + (n * s.out_channels + i) * s.places();
+        for (int64_t k = 0; k < s.column(); ++k) {
+          const T* const column = columns + (i / rows * s.column() + k) * s.places();
+          T sum = 0;
+          for (int64_t p = 0; p < s.places(); ++p) sum += g[p] * column[p];
+          d.filter->data<T>()[i * s.column() + k] += sum;
+        }
+      }
+    }
+    std::fill_n(columns, s.channels * s.taps() * s.places(), T{0});
+    for (int64_t g = 0; g < s.groups; ++g) {
+      const T* const filter = o.filter->data<T>() + g * rows * s.column();
+      add_product(
+          s.column(), rows, s.places(),
+          [&](int64_t k, int64_t i) { return filter[i * s.column() + k]; },
+          dout.data<T>() + (n * s.out_channels + g * rows) * s.places(),
+          columns + g * s.column() * s.places());
+    }
+    scatter(s, image, offset, mask, columns, at(d.input, s.image()), at(d.offset, 2 * field),
+            at(d.mask, field));
+  }
+  return Ok();
+}
+
+StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
+  const ForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
+                         op.input("Mask")};
+  const ArgIndex output_grad = op.input("Output@GRAD");
+  const ForwardArgs grads{op.output("Input@GRAD"), op.output("Offset@GRAD"),
+                          op.output("Filter@GRAD"), op.output("Mask@GRAD")};
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(attrs, o));
+    Gradients d{};
+    MILLRACE_ASSIGN_OR_RETURN(d.input, result_like(ctx, grads.input, *o.input));
+    MILLRACE_ASSIGN_OR_RETURN(d.offset, result_like(ctx, grads.offset, *o.offset));
+    MILLRACE_ASSIGN_OR_RETURN(d.filter, result_like(ctx, grads.filter, *o.filter));
+    MILLRACE_ASSIGN_OR_RETURN(d.mask, result_like(ctx, grads.mask, *o.mask));
+    for (Tensor* const tensor : {d.input, d.offset, d.filter, d.mask}) {
+      if (tensor != nullptr) fill_zero(*tensor);
+    }
+    const Tensor* const dout = ctx.find_in(output_grad);
+    if (dout == nullptr) return Ok();
+    if (dout->dtype() != o.input->dtype() || dout->numel() != s.batch * s.out_channels * s.places())
+      return ctx.error("Output@GRAD {} does not belong to Input {}", describe(*dout),
+                       describe(*o.input));
+    return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
+      return run_backward<typename decltype(tag)::type>(ctx, o, s, *dout, d);
+    });
+  });
+}
+
+}  // namespace
+
+void add_deformable_conv(KernelRegistry& registry) {
+  registry.add("deformable_conv", deformable_conv);
+  registry.add("deformable_conv_grad", deformable_conv_grad);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,105 @@
+#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Shape {
+  int64_t batch = 0;
+  int64_t x = 0;  // channels
+  int64_t y = 0;  // channels
+  int64_t pixels = 0;
+};
+
+StatusOr<Shape> shape_of(const Tensor& x, const Tensor& y) {
+  if (x.rank() != 4 || y.rank() != 4 || x.dtype() != y.dtype() || x.dim(0) != y.dim(0) ||
+      x.dim(2) != y.dim(2) || x.dim(3) != y.dim(3)) {
+    return KernelContext::error("X {} and Y {} must have the same batch, height and width",
+                                describe(x), describe(y));
+  }
+  return Shape{x.dim(0), x.dim(1), y.dim(1), x.dim(2) * x.dim(3)};
+}
+
+StatusOr<Kernel> fsp(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex y = op.input("Y");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* to = ctx.out(out).data<T>();
+      for (int64_t n = 0; n < s.batch; ++n) {
+        for (int64_t i = 0; i < s.x; ++i) {
+          const T* const left = a->data<T>() + (n * s.x + i) * s.pixels;
+          for (int64_t j = 0; j < s.y; ++j) {
+            const T* const right = b->data<T>() + (n * s.y + j) * s.pixels;
+            *to++ = lane_sum<T>(s.pixels, [&](int64_t p) { return left[p] * right[p]; }) /
+                    static_cast<T>(s.pixels);
+          }
+        }
+      }
+      return Ok();
+    });
+  });
+}
+
+// to[n, i] += sum over j of g[n, i, j] * from[n, j] / pixels; by_columns swaps i and j in g.
+template <typename T>
+void spread(const Shape& s, const T* g, const T* from, bool by_columns, T* to) {
+  for (int64_t n = 0; n < s.batch; ++n) {
+    for (int64_t i = 0; i < s.x; ++i) {
+      for (int64_t j = 0; j < s.y; ++j) {
+        const T weight = g[(n * s.x + i) * s.y + j] / static_cast<T>(s.pixels);
+        const int64_t x = (n * s.x + i) * s.pixels;
+        const int64_t y = (n * s.y + j) * s.pixels;
+        T* const row = to + (by_columns ? y : x);
+        const T* const other = from + (by_columns ? x : y);
+        for (int64_t p = 0; p < s.pixels; ++p) row[p] += weight * other[p];
+      }
+    }
+  }
+}
+
+StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex y = op.input("Y");
+  const ArgIndex out_grad = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  const ArgIndex y_grad = op.output("Y@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
+    if (da != nullptr) fill_zero(*da);
+    if (db != nullptr) fill_zero(*db);
+    const Tensor* const dout = ctx.find_in(out_grad);
+    if (dout == nullptr) return Ok();
+    if (dout->dtype() != a->dtype() || dout->numel() != s.batch * s.x * s.y) {
+      return ctx.error("Out@GRAD must be [{}, {}, {}], found {}", s.batch, s.x, s.y,
+                       describe(*dout));
+    }
+    return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const g = dout->data<T>();
+      if (da != nullptr) spread(s, g, b->data<T>(), false, da->data<T>());
+      if (db != nullptr) spread(s, g, a->data<T>(), true, db->data<T>());
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_fsp(KernelRegistry& registry) {
+  registry.add("fsp", fsp);
+  registry.add("fsp_grad", fsp_grad);
+}
+
+}  // namespace millrace::kernels

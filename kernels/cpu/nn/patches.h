@@ -1,0 +1,59 @@
+#pragma once
+
+#include <string>
+
+#include "kernels/cpu/nn/window.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+
+/// The windows of an image [channels, height, width].
+struct Patches {
+  int64_t channels = 0;
+  int64_t size[2] = {};
+  int64_t kernel[2] = {};
+  int64_t places[2] = {};
+  int64_t strides[2] = {};
+  int64_t dilations[2] = {1, 1};
+  int64_t before[2] = {};  ///< padding on top and on the left
+
+  [[nodiscard]] int64_t image() const { return channels * size[0] * size[1]; }
+  /// Elements under the window.
+  [[nodiscard]] int64_t patch() const { return channels * kernel[0] * kernel[1]; }
+  [[nodiscard]] int64_t count() const { return places[0] * places[1]; }
+
+  /// Calls body(place, element of the patch, element of the image, or -1 in the padding), the
+  /// patch's elements in the outer loops.
+  template <typename Body>
+  void for_all(Body&& body) const {
+    int64_t element = 0;
+    for (int64_t c = 0; c < channels; ++c) {
+      for (int64_t kh = 0; kh < kernel[0]; ++kh) {
+        for (int64_t kw = 0; kw < kernel[1]; ++kw, ++element) {
+          for (int64_t h = 0; h < places[0]; ++h) {
+            const int64_t y = h * strides[0] + kh * dilations[0] - before[0];
+            for (int64_t w = 0; w < places[1]; ++w) {
+              const int64_t x = w * strides[1] + kw * dilations[1] - before[1];
+              const bool inside = y >= 0 && y < size[0] && x >= 0 && x < size[1];
+              body(h * places[1] + w, element, inside ? (c * size[0] + y) * size[1] + x : -1);
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+/// Reads strides, dilations and paddings (top, left, bottom, right, or two for both sides), once.
+struct PatchAttrs {
+  Dims kernel;
+  Dims strides;
+  Dims dilations;
+  Dims paddings;
+};
+PatchAttrs read_patch_attrs(const KernelSetup& op, const char* kernel_attr);
+/// Errors: lists of the wrong length, numbers out of range, no place for the window; x must have
+/// rank 4.
+StatusOr<Patches> patches_of(const PatchAttrs& attrs, const Tensor& x);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,126 @@
+#include <string>
+#include <vector>
+
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/pool_grad_loops.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Attrs {
+  int64_t levels = 1;
+  bool max = false;
+};
+
+Attrs read_attrs(const KernelSetup& op) {
+  return {op.attr<int64_t>("pyramid_height"), op.attr<std::string>("pooling_type") == "max"};
+}
+
+// Level l pools the image into 2^l x 2^l windows.
+StatusOr<PoolPlan> plan_level(const Tensor& x, int64_t level, bool max) {
+  const int64_t places = int64_t{1} << level;
+  PoolAttrs attrs;
+  attrs.max = max;
+  attrs.window.paddings = {0, 0};
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t size = x.dim(static_cast<int64_t>(2 + i));
+    const int64_t kernel = (size + places - 1) / places;
+    attrs.kernel.push_back(kernel);
+    attrs.window.strides.push_back(kernel);
+    attrs.window.paddings[i] = (kernel * places - size + 1) / 2;
+  }
+  return plan_pool(attrs, x.dims(), {x.dim(0), x.dim(1), places, places});
+}
+
+StatusOr<std::vector<PoolPlan>> plan_levels(const Tensor& x, const Tensor& out,
+                                            const Attrs& attrs) {
+  if (x.rank() != 4) return KernelContext::error("X must hold images, found {}", describe(x));
+  std::vector<PoolPlan> plans;
+  int64_t width = 0;
+  for (int64_t level = 0; level < attrs.levels; ++level) {
+    MILLRACE_ASSIGN_OR_RETURN(PoolPlan plan, plan_level(x, level, attrs.max));
+    width += plan.channels * plan.places();
+    plans.push_back(std::move(plan));
+  }
+  if (out.dtype() != x.dtype() || out.numel() != x.dim(0) * width)
+    return KernelContext::error("X {} and Out {} do not belong together", describe(x),
+                                describe(out));
+  return plans;
+}
+
+// body(plan, first element of a plane of x, first element of its places in out) for all planes of
+// all levels.
+template <typename Body>
+void for_planes(const std::vector<PoolPlan>& plans, Body&& body) {
+  const PoolPlan& first = plans.front();
+  int64_t at = 0;
+  for (int64_t n = 0; n < first.batch; ++n) {
+    for (const PoolPlan& plan : plans) {
+      for (int64_t c = 0; c < plan.channels; ++c, at += plan.places())
+        body(plan, (n * plan.channels + c) * plan.size(), at);
+    }
+  }
+}
+
+StatusOr<Kernel> spp(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    Tensor& to = ctx.out(out);
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*in, to, attrs));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for_planes(plans, [&](const PoolPlan& plan, int64_t image, int64_t places) {
+        if (attrs.max) {
+          pool_plane<T, true>(plan, in->data<T>() + image, to.data<T>() + places);
+        } else {
+          pool_plane<T, false>(plan, in->data<T>() + image, to.data<T>() + places);
+        }
+      });
+      return Ok();
+    });
+  });
+}
+
+StatusOr<Kernel> spp_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.input("Out");
+  const ArgIndex out_grad = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
+    if (dx == nullptr) return Ok();
+    fill_zero(*dx);
+    const Tensor* const dout = ctx.find_in(out_grad);
+    if (dout == nullptr) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
+    MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*in, *y, attrs));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for_planes(plans, [&](const PoolPlan& plan, int64_t image, int64_t places) {
+        const PoolGrad<T> g{in->data<T>() + image, y->data<T>() + places, dout->data<T>() + places,
+                            dx->data<T>() + image};
+        if (attrs.max) {
+          pool_plane_grad<T, true>(plan, g);
+        } else {
+          pool_plane_grad<T, false>(plan, g);
+        }
+      });
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_spp(KernelRegistry& registry) {
+  registry.add("spp", spp);
+  registry.add("spp_grad", spp_grad);
+}
+
+}  // namespace millrace::kernels
