@@ -1,7 +1,11 @@
+#include "kernels/cpu/embedding/embedding.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_embedding_kernels(KernelRegistry& /*registry*/) {}
+void add_embedding_kernels(KernelRegistry& registry) {
+  add_lookup(registry);
+  add_selected_rows(registry);
+}
 
 }  // namespace millrace::kernels

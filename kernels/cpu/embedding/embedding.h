@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Each adds the ops of the file it is named after, gradients included.
+void add_hierarchical_sigmoid(KernelRegistry& registry);
+void add_lookup(KernelRegistry& registry);
+void add_nce(KernelRegistry& registry);
+void add_selected_rows(KernelRegistry& registry);
+
+}  // namespace millrace::kernels

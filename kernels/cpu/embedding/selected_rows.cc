@@ -1,0 +1,65 @@
+#include <memory>
+
+#include "kernels/cpu/embedding/embedding.h"
+#include "kernels/cpu/int_list.h"
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/strided.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+namespace {
+
+Status take_merged(const KernelContext& ctx, const SelectedRows& from, const RowMerger& merged,
+                   SelectedRows& to) {
+  Dims dims(from.value.dims().begin(), from.value.dims().end());
+  dims[0] = static_cast<int64_t>(merged.rows().size());
+  Tensor value;  // the output may be the input, whose values are still needed
+  MILLRACE_RETURN_IF_ERROR(value.resize(from.value.dtype(), dims));
+  MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(value.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    copy_bytes(ctx.device(), value.raw(), reinterpret_cast<const std::byte*>(merged.values<T>()),
+               value.bytes());
+    return Ok();
+  }));
+  to.height = from.height;
+  to.rows.assign(merged.rows().begin(), merged.rows().end());
+  to.value = std::move(value);
+  return Ok();
+}
+
+StatusOr<Kernel> merge_selected_rows(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  const auto merger = std::make_shared<RowMerger>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const auto* const from = ctx.in_value(x).get_if<SelectedRows>();
+    if (from == nullptr)
+      return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
+    MILLRACE_RETURN_IF_ERROR(merger->merge(*from));
+    return take_merged(ctx, *from, *merger, ctx.out_value(out).as<SelectedRows>());
+  });
+}
+
+StatusOr<Kernel> get_tensor(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const auto* const from = ctx.in_value(x).get_if<SelectedRows>();
+    if (from == nullptr)
+      return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(size_output(to, from->value.dtype(), from->value.dims()));
+    copy_bytes(ctx.device(), to.raw(), from->value.raw(), to.bytes());
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_selected_rows(KernelRegistry& registry) {
+  registry.add("merge_selected_rows", merge_selected_rows);
+  registry.add("get_tensor_from_selected_rows", get_tensor);
+}
+
+}  // namespace millrace::kernels

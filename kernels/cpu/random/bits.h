@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/kernel.h"
+
+/// Random bits by counter: bits i of a stream are a function of its key and i alone. Loops over
+/// them vectorise, and any number of threads draws the same numbers.
+namespace millrace::kernels {
+
+/// 64 bits, number index of the stream that belongs to key. Neighbouring keys and indices give
+/// unrelated bits (the finaliser of splitmix64, twice keyed).
+inline uint64_t random_bits(uint64_t key, uint64_t index) {
+  uint64_t x = key + index * 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31U);
+}
+
+/// Key of the stream of an op: its own seed gives the same numbers at every run, 0 new ones.
+inline uint64_t stream_key(CpuDevice& device, int64_t seed) {
+  return seed == 0 ? device.next_seed()
+                   : random_bits(0x5851f42d4c957f2dULL, static_cast<uint64_t>(seed));
+}
+
+/// The upper 24 bits as a number in [0, 1).
+inline float unit_float(uint32_t bits) {
+  return static_cast<float>(static_cast<int32_t>(bits >> 8U)) * 0x1p-24F;
+}
+/// The upper 53 bits as a number in [0, 1).
+inline double unit_double(uint64_t bits) {
+  return static_cast<double>(bits >> 11U) * 0x1p-53;
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,189 @@
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "framework/program.h"
+#include "kernels/cpu/random/random.h"
+#include "kernels/cpu/random/shape_arg.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+#include "ops/infer_context.h"
+
+// Ops that create tensors of one value, or of listed ones.
+namespace millrace::kernels {
+namespace {
+
+// A number as programs give it: exact for int64 where it is text without point and exponent.
+struct Number {
+  double real = 0;
+  std::optional<int64_t> integer;
+};
+
+StatusOr<Number> parse_number(const KernelSetup& op, const std::string& text) {
+  Number number;
+  char* end = nullptr;
+  number.real = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || *end != '\0')
+    return op.error("attribute 'str_value' is '{}', expected a number", text);
+  errno = 0;
+  const int64_t integer = std::strtoll(text.c_str(), &end, 10);
+  if (*end == '\0' && errno == 0) number.integer = integer;
+  return number;
+}
+
+template <typename T>
+T value_as(const Number& number) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return number.real != 0;
+  } else if constexpr (std::is_integral_v<T>) {
+    return number.integer ? static_cast<T>(*number.integer)
+                          : static_cast<T>(static_cast<int64_t>(number.real));
+  } else {
+    return static_cast<T>(static_cast<Compute<T>>(number.real));
+  }
+}
+
+Status fill(CpuDevice& device, Tensor& out, const Number& number) {
+  return dispatch<AllTypes>(out.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    T* const to = out.data<T>();
+    const T value = value_as<T>(number);
+    device.parallel_for(out.numel(), 65536, [&](int64_t begin, int64_t end) {
+      std::fill(to + begin, to + end, value);
+    });
+    return Ok();
+  });
+}
+
+StatusOr<Number> number_of(const Tensor& tensor) {
+  Number number;
+  if (tensor.numel() != 1)
+    return KernelContext::error("ValueTensor must have one element, found {}", describe(tensor));
+  MILLRACE_RETURN_IF_ERROR(dispatch<AllTypes>(tensor.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    number.real = static_cast<double>(static_cast<Compute<T>>(*tensor.data<T>()));
+    if constexpr (std::is_integral_v<T>) number.integer = static_cast<int64_t>(*tensor.data<T>());
+    return Ok();
+  }));
+  return number;
+}
+
+// True if the program declares the output as selected rows: a table that is filled as a whole.
+bool makes_rows(const KernelSetup& op) {
+  const ArgIndex out = op.output("Out");
+  if (!out) return false;
+  for (const Slot& slot : op.op().outputs()) {
+    for (const Arg& arg : slot.args) {
+      const Var* const var = op.op().block().find_var_recursive(op.op().name_of(arg.name));
+      if (var != nullptr && var->kind() == VarKind::kSelectedRows) return true;
+    }
+  }
+  return false;
+}
+
+StatusOr<Kernel> fill_constant(const KernelSetup& op) {
+  const ArgIndex value_tensor = op.input("ValueTensor");
+  const ArgIndex out = op.output("Out");
+  const ShapeArg shape(op);
+  const auto text = op.attr<std::string>("str_value");
+  Number fixed;
+  fixed.real = op.attr<float>("value");
+  if (!text.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(fixed, parse_number(op, text));
+  }
+  const bool rows = makes_rows(op);
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Number number = fixed;
+    if (const Tensor* const given = ctx.find_in(value_tensor)) {
+      MILLRACE_ASSIGN_OR_RETURN(number, number_of(*given));
+    }
+    if (!rows) {
+      MILLRACE_RETURN_IF_ERROR(shape.size(ctx, ctx.out(out)));
+      return fill(ctx.device(), ctx.out(out), number);
+    }
+    auto& table = ctx.out_value(out).as<SelectedRows>();
+    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, table.value));
+    table.height = table.value.rank() == 0 ? 0 : table.value.dims()[0];
+    table.rows.resize(static_cast<size_t>(table.height));
+    for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i] = static_cast<int64_t>(i);
+    return fill(ctx.device(), table.value, number);
+  });
+}
+
+template <typename T>
+void copy_listed(const std::vector<float>& values, T* out) {
+  for (size_t i = 0; i < values.size(); ++i) out[i] = value_as<T>({values[i], std::nullopt});
+}
+
+StatusOr<Kernel> fill_listed(const KernelSetup& op) {
+  const ArgIndex out = op.output("Out");
+  const ShapeArg shape(op);
+  const auto values = op.attr<std::vector<float>>("value");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
+    if (static_cast<size_t>(to.numel()) != values.size())
+      return ctx.error("attribute 'value' has {} values for {}", values.size(), describe(to));
+    return dispatch<AllTypes>(to.dtype(), [&](auto tag) -> Status {
+      copy_listed(values, to.data<typename decltype(tag)::type>());
+      return Ok();
+    });
+  });
+}
+
+// Out has the shape, and unless dtype says otherwise the element type, of X; X may be an array.
+StatusOr<Kernel> make_like(const KernelSetup& op, double value, int32_t dtype_number) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const auto type_for = [&](const Tensor& like) {
+      return dtype_number == -1 ? like.dtype() : static_cast<DType>(dtype_number);
+    };
+    const Number number{value, std::nullopt};
+    const auto like = [&](const Tensor& from, Tensor& to) -> Status {
+      MILLRACE_RETURN_IF_ERROR(size_output(to, type_for(from), from.dims()));
+      return fill(ctx.device(), to, number);
+    };
+    if (const auto* const array = ctx.in_value(x).get_if<TensorArray>()) {
+      TensorArray result(array->size());
+      for (size_t i = 0; i < array->size(); ++i) {
+        if (!(*array)[i].initialized()) continue;
+        MILLRACE_RETURN_IF_ERROR(like((*array)[i], result[i]));
+        result[i].set_lod((*array)[i].lod());
+      }
+      ctx.out_value(out).as<TensorArray>() = std::move(result);
+      return Ok();
+    }
+    if (const auto* const rows = ctx.in_value(x).get_if<SelectedRows>()) {
+      auto& to = ctx.out_value(out).as<SelectedRows>();
+      to.rows = rows->rows;
+      to.height = rows->height;
+      return like(rows->value, to.value);
+    }
+    return like(ctx.in(x), ctx.out(out));
+  });
+}
+
+StatusOr<Kernel> fill_any_like(const KernelSetup& op) {
+  return make_like(op, op.attr<float>("value"), op.attr<int32_t>("dtype"));
+}
+StatusOr<Kernel> fill_zeros_like(const KernelSetup& op) {
+  return make_like(op, 0, -1);
+}
+StatusOr<Kernel> fill_zeros_like2(const KernelSetup& op) {
+  return make_like(op, 0, op.attr<int32_t>("dtype"));
+}
+
+}  // namespace
+
+void add_fill(KernelRegistry& registry) {
+  registry.add("fill_constant", fill_constant);
+  registry.add("fill_constant_batch_size_like", fill_constant);
+  registry.add("fill", fill_listed);
+  registry.add("fill_any_like", fill_any_like);
+  registry.add("fill_zeros_like", fill_zeros_like);
+  registry.add("fill_zeros_like2", fill_zeros_like2);
+}
+
+}  // namespace millrace::kernels

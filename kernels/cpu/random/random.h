@@ -1,0 +1,15 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Each adds the ops of the file it is named after, gradients included.
+void add_dropout(KernelRegistry& registry);
+void add_fill(KernelRegistry& registry);
+void add_integers(KernelRegistry& registry);
+void add_normal(KernelRegistry& registry);
+void add_number_sequences(KernelRegistry& registry);
+void add_uniform(KernelRegistry& registry);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/random/bits.h"
+#include "kernels/cpu/random/random.h"
+#include "kernels/cpu/random/shape_arg.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Range {
+  double min;
+  double max;
+};
+
+// Rounding must not reach the upper bound, which does not occur.
+float below(float max, float min) {
+  return max > min ? std::nextafter(max, min) : max;
+}
+double below(double max, double min) {
+  return max > min ? std::nextafter(max, min) : max;
+}
+
+// Elements [2 * begin, 2 * end) of a tensor of count elements: one draw gives two floats.
+template <typename T>
+void draw_floats(uint64_t key, Range range, T* out, int64_t begin, int64_t end, int64_t count) {
+  const auto min = static_cast<float>(range.min);
+  const auto span = static_cast<float>(range.max) - min;
+  const float last = below(static_cast<float>(range.max), min);
+  const int64_t pairs = std::min(end, count / 2);
+  for (int64_t i = begin; i < pairs; ++i) {
+    const uint64_t bits = random_bits(key, static_cast<uint64_t>(i));
+    const float first = min + span * unit_float(static_cast<uint32_t>(bits));
+    const float second = min + span * unit_float(static_cast<uint32_t>(bits >> 32U));
+    out[2 * i] = static_cast<T>(std::min(first, last));
+    out[2 * i + 1] = static_cast<T>(std::min(second, last));
+  }
+  if (end > count / 2) {
+    const uint64_t bits = random_bits(key, static_cast<uint64_t>(count / 2));
+    out[count - 1] =
+        static_cast<T>(std::min(min + span * unit_float(static_cast<uint32_t>(bits)), last));
+  }
+}
+
+void draw_doubles(uint64_t key, Range range, double* out, int64_t begin, int64_t end) {
+  const double last = below(range.max, range.min);
+  const double span = range.max - range.min;
+  for (int64_t i = begin; i < end; ++i) {
+    const double unit = unit_double(random_bits(key, static_cast<uint64_t>(i)));
+    out[i] = std::min(range.min + span * unit, last);
+  }
+}
+
+Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
+  const int64_t count = out.numel();
+  return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    T* const to = out.data<T>();
+    if constexpr (std::is_same_v<T, double>) {
+      device.parallel_for(count, 16384, [&](int64_t begin, int64_t end) {
+        draw_doubles(key, range, to, begin, end);
+      });
+    } else {
+      device.parallel_for((count + 1) / 2, 8192, [&](int64_t begin, int64_t end) {
+        draw_floats(key, range, to, begin, end, count);
+      });
+    }
+    return Ok();
+  });
+}
+
+// Overwritten diagonal: diag_num elements, diag_step + 1 apart.
+struct Diagonal {
+  int64_t count = 0;
+  int64_t step = 0;
+  double value = 1;
+};
+
+Status set_diagonal(const KernelContext& ctx, const Diagonal& diagonal, Tensor& out) {
+  if (diagonal.count == 0) return Ok();
+  if ((diagonal.count - 1) * (diagonal.step + 1) >= out.numel()) {
+    return ctx.error("{} diagonal elements, {} apart, do not fit {}", diagonal.count,
+                     diagonal.step + 1, describe(out));
+  }
+  return dispatch<AllFloatTypes>(out.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < diagonal.count; ++i)
+      out.data<T>()[i * (diagonal.step + 1)] =
+          static_cast<T>(static_cast<Compute<T>>(diagonal.value));
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> uniform(const KernelSetup& op) {
+  const ArgIndex out = op.output("Out");
+  const ShapeArg shape(op);
+  const Range range{op.attr<float>("min"), op.attr<float>("max")};
+  const Diagonal diagonal{op.attr<int64_t>("diag_num"), op.attr<int64_t>("diag_step"),
+                          op.attr<float>("diag_val")};
+  const auto seed = op.attr<int64_t>("seed");
+  if (range.min > range.max)
+    return op.error("attribute 'min' is {}, which is above 'max' {}", range.min, range.max);
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
+    MILLRACE_RETURN_IF_ERROR(draw(ctx.device(), stream_key(ctx.device(), seed), range, to));
+    return set_diagonal(ctx, diagonal, to);
+  });
+}
+
+}  // namespace
+
+void add_uniform(KernelRegistry& registry) {
+  registry.add("uniform_random", uniform);
+  registry.add("uniform_random_batch_size_like", uniform);
+}
+
+}  // namespace millrace::kernels

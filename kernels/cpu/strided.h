@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+#include "framework/var.h"
+#include "kernels/device.h"
+
+/// Moving elements between two tensors that see the same box of indices, each with strides of its
+/// own. Transposing, cutting, joining, stretching and reversing are all of this kind.
+namespace millrace::kernels {
+
+/// A box of indices, and how far each of its dims steps in the two tensors. Strides count elements;
+/// 0 stays on one element, a negative one goes backwards.
+struct StridedBox {
+  Dims dims;
+  Dims to;
+  Dims from;
+
+  /// Adds a dim behind the others.
+  void push(int64_t dim, int64_t to_stride, int64_t from_stride) {
+    dims.push_back(dim);
+    to.push_back(to_stride);
+    from.push_back(from_stride);
+  }
+};
+
+/// Strides of row-major elements.
+Dims row_major(llvm::ArrayRef<int64_t> dims);
+
+/// to[index] = from[index] over the box; the two must not overlap. Elements are moved as bytes, of
+/// 1, 2, 4, 8 or 16 a piece. Cost: one pass; runs of contiguous elements and transposed planes are
+/// recognised.
+void copy_strided(CpuDevice& device, int64_t element_bytes, const StridedBox& box, std::byte* to,
+                  const std::byte* from);
+
+/// to = sum of the elements of from that the box lays onto each of its elements (stride 0 in
+/// box.to); elements that the box does not reach become 0. 16-bit floats are summed in float.
+/// Errors: kUnimplemented for a dtype that is no number; kResource.
+Status sum_strided(CpuDevice& device, const StridedBox& box, Tensor& to, const Tensor& from);
+
+/// Copies bytes, with several threads if there are many; does nothing if both are the same.
+void copy_bytes(CpuDevice& device, std::byte* to, const std::byte* from, int64_t bytes);
+/// The bytes of from, or a copy of them in scratch slot 3 if to has the same memory: for kernels
+/// that cannot work in place. Errors: kResource.
+StatusOr<const std::byte*> bytes_apart(CpuDevice& device, const Tensor& from, const Tensor& to);
+/// All bytes of the tensor become 0.
+void fill_zero(CpuDevice& device, Tensor& tensor);
+
+}  // namespace millrace::kernels
