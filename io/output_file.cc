@@ -61,8 +61,7 @@ Status sync_folder_of(const std::string& path) {
 
 }  // namespace
 
-StatusOr<OutputFile> OutputFile::create(const std::string& path, Replace replace,
-                                        uint64_t expected_bytes) {
+StatusOr<OutputFile> OutputFile::create(const std::string& path, Replace replace) {
   OutputFile file;
   file.replace_ = replace;
   MILLRACE_ASSIGN_OR_RETURN(file.path_, resolve(path, replace));
@@ -76,11 +75,6 @@ StatusOr<OutputFile> OutputFile::create(const std::string& path, Replace replace
   }
   if (file.fd_ < 0) return failed("cannot create", errno, path);
   file.temporary_ = name;
-  // A full disk shows now; file systems that cannot reserve room are no error.
-  if (expected_bytes > 0 &&
-      ::fallocate(file.fd_, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(expected_bytes)) != 0 &&
-      (errno == ENOSPC || errno == EFBIG || errno == EDQUOT))
-    return failed("cannot reserve room", errno, path);
   return file;
 }
 

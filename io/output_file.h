@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,11 +16,9 @@ namespace millrace::io {
 class OutputFile {
  public:
   /// Creates the temporary file. A symbolic link at the path is followed.
-  /// \param expected_bytes  room reserved on the disk before the first write; 0 reserves nothing
   /// Errors (all with the path): kUsage if the file exists and replace is kNo; kNotFound if the
   /// folder does not exist; kInvalidData if there is something that is no regular file; kIo.
-  static StatusOr<OutputFile> create(const std::string& path, Replace replace,
-                                     uint64_t expected_bytes);
+  static StatusOr<OutputFile> create(const std::string& path, Replace replace);
 
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) = delete;

@@ -254,8 +254,7 @@ Status save_combined(const std::string& path, llvm::ArrayRef<NamedValue> values,
   if (values.empty()) return Ok();
   StatusOr<Pieces> pieces = pieces_of(values);
   if (!pieces.ok()) return std::move(pieces).status().in_file(path);
-  MILLRACE_ASSIGN_OR_RETURN(OutputFile file,
-                            OutputFile::create(path, options.replace, pieces->bytes));
+  MILLRACE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path, options.replace));
   MILLRACE_RETURN_IF_ERROR(file.write(pieces->views));
   return file.commit(options.sync);
 }

@@ -69,6 +69,10 @@ TEST_F(Npz, TensorsKeepLodAndNames) {
   EXPECT_THAT(again.at("step10/x").get_if<Tensor>()->dims(), ElementsAre(0, 3));
 }
 
+TEST_F(Npz, NoValuesGiveAnEmptyArchive) {
+  EXPECT_TRUE(round_trip({}).empty());
+}
+
 TEST_F(Npz, Bfloat16KeepsItsType) {
   Values values;
   auto& tensor = values["h"].as<Tensor>();
