@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the malformed-input corpus as far as reading and verifying programs goes.
+"""Runs the malformed-input corpus as far as reading programs and parameters and verifying go.
 
     malformed.py --bin DIR [--corpus DIR] [--only WORD]
 
 DIR of --bin holds inspect-program. Each case of the corpus' index.json names files, an action and a verdict. A case is
 judged here when its fault is in the program file (area protobuf, blocks, vars, ops, feed_fetch, escape) or when it is a
-control; the others need actions that this stage has not (parameters, data, safetensors) and are listed as not covered.
+control, or in a parameter file (area params); the others need actions that this stage has not (data, safetensors) and
+are listed as not covered.
 Of a judged case: the verdict, the words that the message must hold, 5 s, 1 GiB, no signal, no internal error.
 Exit status: 0 all judged cases pass, 1 some fail, 77 no corpus.
 """
@@ -21,11 +22,16 @@ SECONDS, RSS_MIB = 5, 1024
 REFUSED = {3, 6, 7}  # bad input, above a limit, not supported
 
 
-def is_program_case(case):
-    """Whether the program file alone decides the verdict."""
+def command_of(case, tool, corpus):
+    """The command that must give the verdict; None where this stage has no command for it."""
     if "model" not in case["files"] or case["action"] not in ("infer", "train", "transpile"):
-        return False
-    return case["area"] == "control" or not case["files"]["model"].startswith("base/")
+        return None
+    model = os.path.join(corpus, case["files"]["model"])
+    if case["area"] == "params":
+        return [tool, model, "--params", os.path.join(corpus, case["files"]["params"])]
+    if case["area"] == "control" or not case["files"]["model"].startswith("base/"):
+        return [tool, "--verify", model]
+    return None
 
 
 def limits():
@@ -84,10 +90,11 @@ def main():
         cases = [c for c in json.load(f)["cases"] if args.only in c["id"]]
     failed, passed, left = 0, 0, collections.defaultdict(list)
     for case in cases:
-        if not is_program_case(case):
+        command = command_of(case, tool, args.corpus)
+        if command is None:
             left[f"{case['action']}, {case['area']}"].append(case["id"])
             continue
-        wrong = fault(case, *run([tool, "--verify", os.path.join(args.corpus, case["files"]["model"])]))
+        wrong = fault(case, *run(command))
         passed, failed = passed + (wrong is None), failed + (wrong is not None)
         print(f"{'ok  ' if wrong is None else 'FAIL'} {case['id']}: {case['what']}" + (f": {wrong}" if wrong else ""))
     for action, ids in sorted(left.items()):
