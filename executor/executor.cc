@@ -22,6 +22,7 @@ std::vector<std::string> targets_of(const Program& program, llvm::StringRef type
   std::stable_sort(found.begin(), found.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (auto& [col, name] : found) names.push_back(std::move(name));
   return names;
 }

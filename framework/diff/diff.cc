@@ -38,6 +38,7 @@ std::string op_line(const NormalOp& op) {
 template <typename Map>
 std::vector<llvm::StringRef> keys_of_both(const Map& a, const Map& b) {
   std::vector<llvm::StringRef> keys;
+  keys.reserve(a.size() + b.size());
   for (const auto& [key, value] : a) keys.push_back(key);
   for (const auto& [key, value] : b) keys.push_back(key);
   llvm::sort(keys);

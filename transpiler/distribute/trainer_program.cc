@@ -2,6 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "transpiler/distribute/roles.h"
+#include "transpiler/needed_ops.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -20,6 +21,38 @@ std::vector<std::string> server_only_vars(const DistributionJob& job) {
     }
   }
   return out;
+}
+
+// The blocks that ops of block 0 own, and those that their ops own, each once.
+std::vector<const Block*> owned_below_root(const Program& program) {
+  std::vector<const Block*> out;
+  if (program.block_count() == 1) return out;
+  std::vector<bool> seen(program.block_count(), false);
+  std::vector<const Block*> open = {&program.root()};
+  while (!open.empty()) {
+    const Block* const block = open.back();
+    open.pop_back();
+    for (const Op& op : block->ops()) {
+      for (const int32_t index : owned_blocks(op)) {
+        if (seen[static_cast<size_t>(index)]) continue;
+        seen[static_cast<size_t>(index)] = true;
+        out.push_back(&program.block(index));
+        open.push_back(out.back());
+      }
+    }
+  }
+  return out;
+}
+
+// Drops the vars that an op still uses: they are not the servers' alone.
+void keep_used(const Program& program, std::vector<std::string>& vars) {
+  std::vector<const Block*> blocks = owned_below_root(program);
+  blocks.push_back(&program.root());
+  llvm::erase_if(vars, [&](const std::string& name) {
+    return llvm::any_of(blocks, [&](const Block* block) {
+      return !block->readers_of(name).empty() || !block->writers_of(name).empty();
+    });
+  });
 }
 
 void remove_initializers(Block& startup, const std::vector<std::string>& vars) {
@@ -56,19 +89,20 @@ Status fake_initialize(Block& startup, const std::string& table) {
 StatusOr<RolePrograms> make_trainer_programs(const Program& main, const Program& startup,
                                              const DistributionJob& job) {
   RolePrograms out{main.clone(), startup.clone()};
-  const std::vector<std::string> vars = server_only_vars(job);
+  Block& block = out.main->root();
+  for (Op& op : llvm::make_early_inc_range(block.ops())) {
+    if (role::is_lr_op(op) || role::is_optimize_op(op)) block.erase(op);
+  }
+  std::vector<std::string> vars = server_only_vars(job);
+  keep_used(*out.main, vars);
+  for (const std::string& name : vars) {
+    if (Var* const var = block.find_var(name)) block.erase(*var);
+  }
   Block& startup_block = out.startup->root();
   remove_initializers(startup_block, vars);
   for (const std::string& table : job.sparse_tables) {
     Status status = fake_initialize(startup_block, table);
     if (!status.ok()) return status;
-  }
-  Block& block = out.main->root();
-  for (Op& op : llvm::make_early_inc_range(block.ops())) {
-    if (role::is_lr_op(op) || role::is_optimize_op(op)) block.erase(op);
-  }
-  for (const std::string& name : vars) {
-    if (Var* const var = block.find_var(name)) block.erase(*var);
   }
   return out;
 }
