@@ -5,27 +5,34 @@
 
 namespace millrace::kernels {
 
-/// Combines count elements in several independent lanes, which compilers turn into vector code, and
-/// then the lanes; the order depends on count alone.
-template <typename T, typename Combine>
-inline T combine_lanes(const T* values, int64_t count, T identity, Combine combine) {
+/// Combines map(element) of count elements in several independent lanes, which compilers turn into
+/// vector code, and then the lanes; the order depends on count alone.
+template <typename T, typename Map, typename Combine>
+inline T combine_mapped(const T* values, int64_t count, T identity, Map map, Combine combine) {
   constexpr int64_t kLanes = 128 / sizeof(T);
   if (count < kLanes) {
     T total = identity;
-    for (int64_t i = 0; i < count; ++i) total = combine(total, values[i]);
+    for (int64_t i = 0; i < count; ++i) total = combine(total, map(values[i]));
     return total;
   }
   T lanes[kLanes];
   for (int64_t k = 0; k < kLanes; ++k) lanes[k] = identity;
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = combine(lanes[k], values[i + k]);
+    for (int64_t k = 0; k < kLanes; ++k) lanes[k] = combine(lanes[k], map(values[i + k]));
   }
-  for (int64_t k = 0; i < count; ++i, ++k) lanes[k] = combine(lanes[k], values[i]);
+  for (int64_t k = 0; i < count; ++i, ++k) lanes[k] = combine(lanes[k], map(values[i]));
   for (int64_t width = kLanes / 2; width > 0; width /= 2) {
     for (int64_t k = 0; k < width; ++k) lanes[k] = combine(lanes[k], lanes[k + width]);
   }
   return lanes[0];
+}
+
+/// Combines the elements themselves; see combine_mapped().
+template <typename T, typename Combine>
+inline T combine_lanes(const T* values, int64_t count, T identity, Combine combine) {
+  return combine_mapped(
+      values, count, identity, [](T x) { return x; }, combine);
 }
 
 /// Sum of count elements; see combine_lanes(). Rounding errors grow with count / 32 at most.

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/extent.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
@@ -17,28 +18,6 @@ namespace {
 // Exponents are cut from below here, as the original does; log_softmax is never smaller.
 template <typename T>
 constexpr T kLowest = T(-64);
-
-// [outer, count, inner]; the op works along count.
-struct Extent {
-  int64_t outer = 1;
-  int64_t count = 1;
-  int64_t inner = 1;
-};
-
-StatusOr<Extent> extent_of(llvm::ArrayRef<int64_t> dims, int64_t axis) {
-  const auto rank = static_cast<int64_t>(dims.size());
-  const auto at = ops::normalize_axis(axis, std::max<size_t>(dims.size(), 1));
-  if (!at) {
-    return KernelContext::error("attribute 'axis' is {}, which is outside of [-{}, {})", axis, rank,
-                                rank);
-  }
-  Extent extent;
-  for (int64_t i = 0; i < rank; ++i) {
-    int64_t& part = i < *at ? extent.outer : i == *at ? extent.count : extent.inner;
-    part *= dims[static_cast<size_t>(i)];
-  }
-  return extent;
-}
 
 template <bool kLog, typename T>
 void forward_row(const T* x, T* out, int64_t count) {
@@ -167,7 +146,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     Tensor& out = ctx.out(out_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x.dims(), axis));
+    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(x.dims(), axis, "axis"));
     const DType dtype = wide_type(x.dtype());
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from, elements_as(ctx.device(), x, dtype, 0));
     MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
@@ -199,7 +178,7 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
     const Tensor& dout = ctx.in(dout_arg);
     if (dout.dims() != out.dims() || dout.dtype() != out.dtype())
       return ctx.error("Out@GRAD is {}, expected {}", describe(dout), describe(out));
-    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(out.dims(), axis));
+    MILLRACE_ASSIGN_OR_RETURN(const Extent extent, extent_of(out.dims(), axis, "axis"));
     const DType dtype = wide_type(out.dtype());
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const y, elements_as(ctx.device(), out, dtype, 0));
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const dy, elements_as(ctx.device(), dout, dtype, 1));

@@ -1,0 +1,96 @@
+#include <cmath>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/reduce/reduce.h"
+#include "kernels/cpu/reduce/spread.h"
+#include "kernels/cpu/vector_math.h"
+
+namespace millrace::kernels {
+namespace {
+
+// sums[...] += exp(in - top[...]) along the nest.
+template <typename T>
+void add_powers(CpuDevice& device, const ReduceNest& nest, const T* in, const T* top, T* sums) {
+  const bool sideways = nest.run_stride()[kReduced] == 0;
+  nest.parallel_runs(device, kReduced, [&](const ReduceNest::Offsets& at, int64_t count) {
+    const T* const from = in + at[kIn];
+    const T* const shift = top + at[kReduced];
+    T* const to = sums + at[kReduced];
+    if (sideways) {
+      const T once = *shift;
+      *to += combine_mapped(
+          from, count, T(0), [once](T x) { return vmath::exp(x - once); },
+          [](T a, T b) { return a + b; });
+    } else {
+      for (int64_t i = 0; i < count; ++i) to[i] += vmath::exp(from[i] - shift[i]);
+    }
+  });
+}
+
+template <typename T>
+Status run(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x, T* out) {
+  const auto bytes = static_cast<size_t>(plan.out_count) * sizeof(T);
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, device.scratch(2 * bytes, 2));
+  T* const top = reinterpret_cast<T*>(memory);
+  T* const sums = top + plan.out_count;
+  MILLRACE_RETURN_IF_ERROR((reduce<Max, T>(device, plan.nest, x, top, plan.out_count)));
+  for (int64_t i = 0; i < plan.out_count; ++i) {
+    // An infinite maximum is the result; nothing may be subtracted from it.
+    if (std::isinf(top[i])) top[i] = 0;
+    sums[i] = 0;
+  }
+  add_powers(device, plan.nest, x, top, sums);
+  for (int64_t i = 0; i < plan.out_count; ++i) out[i] = top[i] + std::log(sums[i]);
+  return Ok();
+}
+
+StatusOr<Kernel> logsumexp(const KernelSetup& op) {
+  return Kernel([x_arg = op.input("X"), out_arg = op.output("Out"),
+                 axes = ReduceAxes(op, "axis", "keepdim")](
+                    const KernelContext& ctx) mutable -> Status {
+    const Tensor& x = ctx.in(x_arg);
+    Tensor& out = ctx.out(out_arg);
+    MILLRACE_ASSIGN_OR_RETURN(const ReduceAxes::Plan* const plan, axes.plan(ctx, x.dims()));
+    if (out.numel() != plan->out_count)
+      return ctx.error("the result must have {} elements, found {}", plan->out_count,
+                       describe(out));
+    const DType dtype = wide_type(x.dtype());
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const from, elements_as(ctx.device(), x, dtype, 0));
+    MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
+    Status status = dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      return run(ctx.device(), *plan, reinterpret_cast<const T*>(from), to.data<T>());
+    });
+    if (!status.ok()) return status;
+    return to.finish();
+  });
+}
+
+struct LogSumExpGrad {
+  template <typename T>
+  static T slope(T x, T out, T dout, T /*each*/) {
+    return dout * vmath::exp(x - out);
+  }
+};
+
+StatusOr<Kernel> logsumexp_grad(const KernelSetup& op) {
+  const ArgIndex dx_arg = op.output("X@GRAD");
+  if (!dx_arg) return Kernel([](const KernelContext&) { return Ok(); });
+  return Kernel(
+      [x_arg = op.input("X"), out_arg = op.input("Out"), dout_arg = op.input("Out@GRAD"), dx_arg,
+       axes = ReduceAxes(op, "axis", "keepdim")](const KernelContext& ctx) mutable -> Status {
+        const Tensor& x = ctx.in(x_arg);
+        MILLRACE_ASSIGN_OR_RETURN(const ReduceAxes::Plan* const plan, axes.plan(ctx, x.dims()));
+        return spread<LogSumExpGrad>(ctx, *plan, x, &ctx.in(out_arg), ctx.in(dout_arg),
+                                     ctx.out(dx_arg));
+      });
+}
+
+}  // namespace
+
+void add_logsumexp(KernelRegistry& registry) {
+  registry.add("logsumexp", logsumexp);
+  registry.add("logsumexp_grad", logsumexp_grad);
+}
+
+}  // namespace millrace::kernels
