@@ -1,3 +1,5 @@
+#include <string>
+
 #include "ops/infer_helpers.h"
 #include "ops/metric/defs.h"
 
@@ -14,8 +16,14 @@ Status infer(InferContext& ctx) {
                      dims_text(predict.dims), dims_text(label.dims));
   }
   ctx.set_output("AUC", DType::kFloat64, {});
-  ctx.copy("StatPos", "StatPosOut");
-  ctx.copy("StatNeg", "StatNegOut");
+  // [1, buckets], or blocks of buckets and a step counter, whatever dims the counts come with.
+  const int64_t buckets = ctx.attr<int32_t>("num_thresholds") + 1;
+  const int64_t steps = ctx.attr<int32_t>("slide_steps");
+  const Dims dims = steps == 0 ? Dims{1, buckets} : Dims{(steps + 1) * buckets + 1};
+  for (const char* const slot : {"StatPos", "StatNeg"}) {
+    MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, dims_product(dims)));
+    ctx.set_output(std::string(slot) + "Out", DType::kInt64, dims);
+  }
   return Ok();
 }
 

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Kernels of ops/metric, a function a file.
+void add_accuracy_kernels(KernelRegistry& registry);
+void add_auc_kernel(KernelRegistry& registry);
+void add_precision_recall_kernel(KernelRegistry& registry);
+
+}  // namespace millrace::kernels
