@@ -3,6 +3,7 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/sequence/defs.h"
+#include "ops/sequence/lods.h"
 
 // Ops that compute over the rows of LoD sequences.
 namespace millrace::ops {
@@ -13,8 +14,9 @@ Status infer_pool(InferContext& ctx) {
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
   VarMeta out = x;
-  out.dims[0] = -1;
+  out.dims[0] = x.lod.empty() ? -1 : x.lod.sequences(x.lod.size() - 1);
   out.lod_level = std::max(x.lod_level - 1, 0);
+  out.lod = without_last(x.lod);
   if (ctx.attr<std::string>("pooltype") == "MAX")
     ctx.set_output("MaxIndex", DType::kInt32, out.dims);
   ctx.set_output("Out", std::move(out));

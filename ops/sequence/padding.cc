@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/infer_helpers.h"
 #include "ops/sequence/defs.h"
 
@@ -6,11 +8,21 @@ namespace millrace::ops {
 namespace {
 
 Status infer_pad(InferContext& ctx) {
-  ctx.set_output("Length", DType::kInt64, {-1});
   const VarMeta& x = ctx.input("X");
+  int64_t sequences = -1;
+  int64_t length = ctx.attr<int32_t>("padded_length");
+  if (!x.lod.empty()) {
+    const llvm::ArrayRef<int64_t> offsets = x.lod.last();
+    sequences = static_cast<int64_t>(offsets.size()) - 1;
+    int64_t longest = 0;
+    for (size_t i = 1; i < offsets.size(); ++i)
+      longest = std::max(longest, offsets[i] - offsets[i - 1]);
+    if (length < 0) length = longest;
+  }
+  ctx.set_output("Length", DType::kInt64, {sequences});
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 100));
-  Dims dims{-1, ctx.attr<int32_t>("padded_length")};
+  Dims dims{sequences, length};
   dims.append(x.dims.begin() + 1, x.dims.end());
   ctx.set_output("Out", tensor_meta(x.dtype, dims));
   return Ok();

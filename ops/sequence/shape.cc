@@ -3,6 +3,7 @@
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
 #include "ops/sequence/defs.h"
+#include "ops/sequence/lods.h"
 
 // Ops that move rows of LoD sequences. How many rows come out is known at run time only.
 namespace millrace::ops {
@@ -29,6 +30,14 @@ Status infer_concat(InferContext& ctx) {
     }
     const bool known = out.dims[0] >= 0 && next.dims[0] >= 0;
     out.dims[0] = known ? out.dims[0] + next.dims[0] : -1;
+    if (out.lod.empty() || next.lod.empty()) continue;
+    LodLevel offsets(out.lod.last().begin(), out.lod.last().end());
+    if (next.lod.last().size() != offsets.size()) {
+      return ctx.error("'X' has {} and {} sequences, expected the same number", offsets.size() - 1,
+                       next.lod.last().size() - 1);
+    }
+    for (size_t k = 0; k < offsets.size(); ++k) offsets[k] += next.lod.last()[k];
+    out.lod = with_last(out.lod, std::move(offsets));
   }
   ctx.set_output("Out", std::move(out));
   return Ok();
@@ -43,7 +52,15 @@ Status infer_expand(InferContext& ctx) {
   if (levels > 0 && level >= levels) {
     return ctx.error("attribute 'ref_level' is {}, but 'Y' has {} LoD levels", level, levels);
   }
-  ctx.set_output("Out", rows_unknown(x, std::max(x.lod_level, 1)));
+  VarMeta out = rows_unknown(x, std::max(x.lod_level, 1));
+  if (const Lod& lod = ctx.input("Y").lod; !lod.empty()) {
+    const size_t at = level < 0 ? lod.size() - 1 : static_cast<size_t>(level);
+    Expanded result = expanded(x.lod, x.dims[0], lod.level(at));
+    out.dims[0] = result.rows;
+    out.lod = std::move(result.lod);
+    out.lod_level = static_cast<int32_t>(out.lod.size());
+  }
+  ctx.set_output("Out", std::move(out));
   return Ok();
 }
 
@@ -51,7 +68,11 @@ Status infer_expand_as(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
-  ctx.set_output("Out", rows_unknown(x, std::max(ctx.input("Y").lod_level, 1)));
+  const VarMeta& y = ctx.input("Y");
+  VarMeta out = rows_unknown(x, std::max(y.lod_level, 1));
+  out.lod = y.lod;
+  if (!y.lod.empty()) out.dims[0] = expanded({}, x.dims[0], y.lod.level(0)).rows;
+  ctx.set_output("Out", std::move(out));
   return Ok();
 }
 
@@ -88,8 +109,14 @@ Status infer_reshape(InferContext& ctx) {
     return ctx.error("attribute 'new_dim' is {}, which does not divide the {} elements of 'X' {}",
                      width, count, dims_text(x.dims));
   }
-  ctx.set_output("Out", tensor_meta(x.dtype, {count < 0 ? -1 : count / width, width},
-                                    std::max(x.lod_level, 1)));
+  VarMeta out =
+      tensor_meta(x.dtype, {count < 0 ? -1 : count / width, width}, std::max(x.lod_level, 1));
+  if (!x.lod.empty()) {
+    LodLevel offsets(x.lod.last().begin(), x.lod.last().end());
+    for (int64_t& offset : offsets) offset = offset * x.dims[1] / width;
+    out.lod = with_last(x.lod, std::move(offsets));
+  }
+  ctx.set_output("Out", std::move(out));
   return Ok();
 }
 
@@ -116,7 +143,21 @@ Status infer_lod_reset(InferContext& ctx) {
   if (!ctx.has_input("Y") && ctx.attr<std::vector<int32_t>>("target_lod").empty()) {
     return ctx.error("attribute 'target_lod' is empty, expected offsets because there is no 'Y'");
   }
-  out.lod_level = ctx.attr<bool>("append") ? x.lod_level + 1 : levels;
+  const bool append = ctx.attr<bool>("append");
+  out.lod_level = append ? x.lod_level + 1 : levels;
+  // Offsets that are elements of Y are the kernel's business.
+  std::vector<LodLevel> wanted;
+  if (!ctx.has_input("Y")) {
+    wanted = {ctx.attr<std::vector<int64_t>>("target_lod")};
+  } else if (!ctx.input("Y").lod.empty()) {
+    wanted = ctx.input("Y").lod.levels();
+  }
+  if (append && !wanted.empty()) {
+    std::vector<LodLevel> all = x.lod.levels();
+    all.push_back(wanted.back());
+    wanted = std::move(all);
+  }
+  out.lod = Lod(std::move(wanted));
   ctx.set_output("Out", std::move(out));
   return Ok();
 }

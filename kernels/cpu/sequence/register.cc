@@ -1,7 +1,16 @@
+#include "kernels/cpu/sequence/sequence.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_sequence_kernels(KernelRegistry& /*registry*/) {}
+void add_sequence_kernels(KernelRegistry& registry) {
+  add_sequence_conv_kernels(registry);
+  add_sequence_expand_kernels(registry);
+  add_sequence_move_kernels(registry);
+  add_sequence_pad_kernels(registry);
+  add_sequence_pool_kernels(registry);
+  add_sequence_softmax_kernels(registry);
+  add_sequence_token_kernels(registry);
+}
 
 }  // namespace millrace::kernels

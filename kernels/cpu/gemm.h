@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/status.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/device.h"
+
+namespace millrace::kernels {
+
+/// What a matrix product looks like: c [rows, columns] = op(a) [rows, inner] times op(b)
+/// [inner, columns], all row-major; added to c if accumulate.
+struct GemmShape {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+  bool a_transposed = false;  ///< a is [inner, rows]
+  bool b_transposed = false;  ///< b is [columns, inner]
+  bool accumulate = false;
+  /// Elements from one row of a matrix to the next; 0: the rows follow each other.
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+};
+
+/// Matrix products of one kernel, for kernels that need several. f32 runs prepared primitives of
+/// oneDNN, kept by shape; f64 runs Eigen on one thread.
+///
+/// Empty matrices are allowed. Uses scratch slot 3 of the device. Errors: kResource,
+/// kUnimplemented. Thread-safety: one call at a time.
+class Gemm {
+ public:
+  Status operator()(CpuDevice& device, const GemmShape& shape, const float* a, const float* b,
+                    float* c);
+  Status operator()(CpuDevice& device, const GemmShape& shape, const double* a, const double* b,
+                    double* c);
+
+ private:
+  dnn::ShapeCache<dnn::Primitive> products_;
+};
+
+}  // namespace millrace::kernels

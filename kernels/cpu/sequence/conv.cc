@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <memory>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/sequence/sequence.h"
+#include "kernels/dispatch.h"
+
+// A window of rows times a matrix: the windows are written out, then one product does.
+namespace millrace::kernels {
+namespace {
+
+struct Window {
+  int64_t length = 1;
+  int64_t start = 0;
+  bool padded = false;  ///< rows beyond a sequence come from PaddingData
+
+  /// Rows of PaddingData before a sequence, and all of them.
+  [[nodiscard]] int64_t before() const { return std::max<int64_t>(0, -start); }
+  [[nodiscard]] int64_t padding_rows() const {
+    return before() + std::max<int64_t>(0, start + length - 1);
+  }
+};
+
+Window window_of(const KernelSetup& op) {
+  return {op.attr<int32_t>("contextLength"), op.attr<int32_t>("contextStart"),
+          op.attr<bool>("paddingTrainable")};
+}
+
+// Calls body(row of the window's matrix, place in the window, row of X or -1, row of the padding or
+// -1) for every place.
+template <typename Body>
+void each_place(llvm::ArrayRef<int64_t> offsets, const Window& w, Body&& body) {
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
+      for (int64_t k = 0; k < w.length; ++k) {
+        const int64_t source = r + w.start + k;
+        if (source >= offsets[i] && source < offsets[i + 1]) {
+          body(r, k, source, int64_t{-1});
+        } else if (source < offsets[i]) {
+          body(r, k, int64_t{-1}, w.before() - (offsets[i] - source));
+        } else {
+          body(r, k, int64_t{-1}, w.before() + source - offsets[i + 1]);
+        }
+      }
+    }
+  }
+}
+
+template <typename T>
+void write_windows(llvm::ArrayRef<int64_t> offsets, const Window& w, const T* x, const T* padding,
+                   int64_t width, T* out) {
+  each_place(offsets, w, [&](int64_t row, int64_t place, int64_t source, int64_t pad) {
+    T* const to = out + (row * w.length + place) * width;
+    if (source >= 0) {
+      std::copy_n(x + source * width, width, to);
+    } else if (padding != nullptr) {
+      std::copy_n(padding + pad * width, width, to);
+    } else {
+      std::fill_n(to, width, T(0));
+    }
+  });
+}
+
+Status check_padding(const KernelContext& ctx, const Tensor* padding, const Window& w,
+                     const Tensor& x) {
+  if (!w.padded) return Ok();
+  if (padding != nullptr && padding->dtype() == x.dtype() &&
+      padding->numel() == w.padding_rows() * row_width(x))
+    return Ok();
+  return ctx.error("PaddingData must have {} rows of X {}, found {}", w.padding_rows(), describe(x),
+                   padding == nullptr ? "none" : describe(*padding));
+}
+
+Status check_filter(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
+                    const Window& w) {
+  if (x.rank() == 2 && filter.rank() == 2 && filter.dim(0) == w.length * x.dim(1) &&
+      filter.dtype() == x.dtype())
+    return Ok();
+  return ctx.error("Filter must have {} rows of the type of X {}, found {}",
+                   w.length * row_width(x), describe(x), describe(filter));
+}
+
+StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex padding = op.input("PaddingData");
+  const ArgIndex filter = op.input("Filter");
+  const ArgIndex out = op.output("Out");
+  const Window w = window_of(op);
+  auto gemm = std::make_shared<Gemm>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    const Tensor& weights = ctx.in(filter);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, from, weights, w));
+    const Tensor* const pad = w.padded ? ctx.find_in(padding) : nullptr;
+    MILLRACE_RETURN_IF_ERROR(check_padding(ctx, pad, w, from));
+    return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      const GemmShape shape{
+          .rows = from.dim(0), .columns = weights.dim(1), .inner = weights.dim(0)};
+      MILLRACE_ASSIGN_OR_RETURN(
+          std::byte* const scratch,
+          ctx.device().scratch(static_cast<size_t>(shape.rows * shape.inner) * sizeof(T)));
+      auto* const windows = reinterpret_cast<T*>(scratch);
+      write_windows(offsets, w, from.data<T>(), pad == nullptr ? nullptr : pad->data<T>(),
+                    from.dim(1), windows);
+      return (*gemm)(ctx.device(), shape, windows, weights.data<T>(), ctx.out(out).data<T>());
+    });
+  });
+}
+
+struct GradSlots {
+  ArgIndex x;
+  ArgIndex padding;
+  ArgIndex filter;
+  ArgIndex dout;
+  ArgIndex dx;
+  ArgIndex dpadding;
+  ArgIndex dfilter;
+};
+
+struct GradTensors {
+  const Tensor* x;
+  const Tensor* filter;
+  const Tensor* dout;
+  const Tensor* padding;
+  Tensor* dx;
+  Tensor* dpadding;
+  Tensor* dfilter;
+};
+
+template <typename T>
+Status backward(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const Window& w,
+                const GradTensors& t, Gemm& gemm) {
+  const int64_t width = t.x->dim(1);
+  const int64_t rows = t.x->dim(0);
+  const int64_t inner = t.filter->dim(0);
+  const int64_t columns = t.filter->dim(1);
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const scratch,
+                            ctx.device().scratch(static_cast<size_t>(rows * inner) * sizeof(T)));
+  auto* const windows = reinterpret_cast<T*>(scratch);
+  if (t.dfilter != nullptr) {
+    write_windows(offsets, w, t.x->data<T>(), t.padding == nullptr ? nullptr : t.padding->data<T>(),
+                  width, windows);
+    MILLRACE_RETURN_IF_ERROR(
+        gemm(ctx.device(), {.rows = inner, .columns = columns, .inner = rows, .a_transposed = true},
+             windows, t.dout->data<T>(), t.dfilter->data<T>()));
+  }
+  if (t.dx == nullptr && t.dpadding == nullptr) return Ok();
+  MILLRACE_RETURN_IF_ERROR(
+      gemm(ctx.device(), {.rows = rows, .columns = inner, .inner = columns, .b_transposed = true},
+           t.dout->data<T>(), t.filter->data<T>(), windows));
+  for (Tensor* const to : {t.dx, t.dpadding}) {
+    if (to != nullptr) std::fill_n(to->data<T>(), to->numel(), T(0));
+  }
+  each_place(offsets, w, [&](int64_t row, int64_t place, int64_t source, int64_t pad) {
+    Tensor* const to = source >= 0 ? t.dx : t.dpadding;
+    if (to == nullptr) return;
+    const T* const from = windows + (row * w.length + place) * width;
+    T* const sum = to->data<T>() + (source >= 0 ? source : pad) * width;
+    for (int64_t k = 0; k < width; ++k) sum[k] += from[k];
+  });
+  return Ok();
+}
+
+StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
+  const GradSlots slots{op.input("X"),           op.input("PaddingData"),
+                        op.input("Filter"),      op.input("Out@GRAD"),
+                        op.output("X@GRAD"),     op.output("PaddingData@GRAD"),
+                        op.output("Filter@GRAD")};
+  const Window w = window_of(op);
+  auto gemm = std::make_shared<Gemm>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    GradTensors t{};
+    MILLRACE_ASSIGN_OR_RETURN(t.x, needed(ctx, slots.x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(t.filter, needed(ctx, slots.filter, "Filter"));
+    MILLRACE_ASSIGN_OR_RETURN(t.dout, needed(ctx, slots.dout, "Out@GRAD"));
+    t.padding = w.padded ? ctx.find_in(slots.padding) : nullptr;
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.x, "X"));
+    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, *t.x, *t.filter, w));
+    MILLRACE_RETURN_IF_ERROR(check_padding(ctx, t.padding, w, *t.x));
+    if (t.dout->numel() != t.x->dim(0) * t.filter->dim(1) || t.dout->dtype() != t.x->dtype())
+      return ctx.error("Out@GRAD must be [{}, {}], found {}", t.x->dim(0), t.filter->dim(1),
+                       describe(*t.dout));
+    MILLRACE_ASSIGN_OR_RETURN(t.dx, result_like(ctx, slots.dx, *t.x));
+    MILLRACE_ASSIGN_OR_RETURN(t.dfilter, result_like(ctx, slots.dfilter, *t.filter));
+    if (t.padding != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(t.dpadding, result_like(ctx, slots.dpadding, *t.padding));
+    }
+    return dispatch<FloatTypes>(t.x->dtype(), [&](auto tag) {
+      return backward<typename decltype(tag)::type>(ctx, offsets, w, t, *gemm);
+    });
+  });
+}
+
+}  // namespace
+
+void add_sequence_conv_kernels(KernelRegistry& registry) {
+  registry.add("sequence_conv", sequence_conv);
+  registry.add("sequence_conv_grad", sequence_conv_grad);
+}
+
+}  // namespace millrace::kernels

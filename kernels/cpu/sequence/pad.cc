@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/scalar.h"
+#include "kernels/cpu/sequence/sequence.h"
+#include "kernels/dispatch.h"
+
+// Between sequences with LoD and rows of fixed length.
+namespace millrace::kernels {
+namespace {
+
+// Moves whole steps between rows that follow each other and rows that are padded.
+struct Layout {
+  llvm::ArrayRef<int64_t> offsets;
+  int64_t length = 0;      ///< steps of a padded row
+  int64_t step_bytes = 0;  ///< of one step
+
+  template <typename Body>
+  void each(Body&& body) const {
+    for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+      body(static_cast<int64_t>(i) * length * step_bytes, offsets[i] * step_bytes,
+           static_cast<size_t>((offsets[i + 1] - offsets[i]) * step_bytes));
+    }
+  }
+};
+
+void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+int64_t longest(llvm::ArrayRef<int64_t> offsets) {
+  int64_t most = 0;
+  for (size_t i = 0; i + 1 < offsets.size(); ++i)
+    most = std::max(most, offsets[i + 1] - offsets[i]);
+  return most;
+}
+
+// Fills the steps behind the end of each sequence with the padding.
+void fill_padding(const Layout& layout, const Tensor& pad, std::byte* out) {
+  const auto pad_bytes = static_cast<size_t>(pad.bytes());
+  const auto row_bytes = static_cast<size_t>(layout.length * layout.step_bytes);
+  layout.each([&](int64_t padded, int64_t /*packed*/, size_t bytes) {
+    for (size_t at = bytes; at < row_bytes; at += pad_bytes)
+      copy_bytes(out + padded + at, pad.raw(), pad_bytes);
+  });
+}
+
+StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex pad = op.input("PadValue");
+  const ArgIndex out = op.output("Out");
+  const ArgIndex length = op.output("Length");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    const int64_t width = row_width(from);
+    const Tensor& value = ctx.in(pad);
+    if (value.dtype() != from.dtype() || (value.numel() != 1 && value.numel() != width))
+      return ctx.error("PadValue must be one element or one step of X {}, found {}", describe(from),
+                       describe(value));
+    Tensor& to = ctx.out(out);
+    const Layout layout{offsets, to.dim(1), width * dtype_size(from.dtype())};
+    if (longest(offsets) > layout.length)
+      return ctx.error("attribute 'padded_length' is {}, but the longest sequence has {} steps",
+                       layout.length, longest(offsets));
+    if (layout.step_bytes > 0) fill_padding(layout, value, to.raw());
+    layout.each([&](int64_t padded, int64_t packed, size_t bytes) {
+      copy_bytes(to.raw() + padded, from.raw() + packed, bytes);
+    });
+    if (Tensor* const lengths = ctx.find_out(length)) {
+      for (size_t i = 0; i + 1 < offsets.size(); ++i)
+        lengths->data<int64_t>()[i] = offsets[i + 1] - offsets[i];
+    }
+    return Ok();
+  });
+}
+
+// The rows of one tensor at the places of sequences of another.
+StatusOr<Kernel> sequence_pad_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex dout = op.input("Out@GRAD");
+  const ArgIndex dx = op.output("X@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    if (!dx) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*from, "X"));
+    const int64_t step = row_width(*from);
+    const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+    if (d->rank() < 2 || d->dim(0) != sequences || d->numel() != sequences * d->dim(1) * step ||
+        d->dtype() != from->dtype() || longest(offsets) > d->dim(1))
+      return ctx.error("Out@GRAD must have a padded row for each of the {} sequences, found {}",
+                       sequences, describe(*d));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
+    Layout{offsets, d->dim(1), step * dtype_size(from->dtype())}.each(
+        [&](int64_t padded, int64_t packed, size_t bytes) {
+          copy_bytes(to->raw() + packed, d->raw() + padded, bytes);
+        });
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> sequence_unpad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex length = op.input("Length");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    const Tensor& given = ctx.in(length);
+    if (given.numel() != from.dim(0))
+      return ctx.error("Length must have one number a row of X {}, found {}", describe(from),
+                       describe(given));
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes_of_lengths,
+                              elements_as(ctx.device(), given, DType::kInt64, 0));
+    const auto* const lengths = reinterpret_cast<const int64_t*>(bytes_of_lengths);
+    LodLevel level{0};
+    for (int64_t i = 0; i < from.dim(0); ++i) {
+      if (lengths[i] < 0 || lengths[i] > from.dim(1))
+        return ctx.error("length {} is {}, expected one in [0, {}]", i, lengths[i], from.dim(1));
+      level.push_back(level.back() + lengths[i]);
+    }
+    Dims dims{level.back()};
+    if (from.rank() == 2) dims.push_back(1);
+    dims.append(from.dims().begin() + 2, from.dims().end());
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
+    const int64_t step = row_width(to) * dtype_size(from.dtype());
+    Layout{level, from.dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
+      copy_bytes(to.raw() + packed, from.raw() + padded, bytes);
+    });
+    to.set_lod(Lod({std::move(level)}));
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> sequence_unpad_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex dout = op.input("Out@GRAD");
+  const ArgIndex dx = op.output("X@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    if (!dx) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*d, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
+    const int64_t step = row_width(*d) * dtype_size(d->dtype());
+    if (d->dtype() != from->dtype() || from->dim(0) != static_cast<int64_t>(offsets.size()) - 1 ||
+        from->numel() != from->dim(0) * from->dim(1) * row_width(*d) ||
+        longest(offsets) > from->dim(1))
+      return ctx.error("Out@GRAD must have the sequences of X {}, found {}", describe(*from),
+                       describe(*d));
+    if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
+    Layout{offsets, from->dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
+      copy_bytes(to->raw() + padded, d->raw() + packed, bytes);
+    });
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> sequence_mask(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex given = op.input("MaxLenTensor");
+  const ArgIndex y = op.output("Y");
+  const int64_t attribute = op.attr<int32_t>("maxlen");
+  const DType dtype = op.dtype_attr("out_dtype");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& lengths = ctx.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
+                              elements_as(ctx.device(), lengths, DType::kInt64, 0));
+    const auto* const length = reinterpret_cast<const int64_t*>(bytes);
+    int64_t most = attribute;
+    if (const Tensor* const tensor = ctx.find_in(given)) {
+      MILLRACE_ASSIGN_OR_RETURN(const double value, first_number(*tensor, "MaxLenTensor"));
+      most = static_cast<int64_t>(value);
+      if (most <= 0) return ctx.error("MaxLenTensor is {}, expected a positive length", most);
+    }
+    if (most <= 0) {
+      most = 0;
+      for (int64_t i = 0; i < lengths.numel(); ++i) most = std::max(most, length[i]);
+    }
+    Dims dims(lengths.dims().begin(), lengths.dims().end());
+    dims.push_back(most);
+    MILLRACE_RETURN_IF_ERROR(ctx.out(y).resize(dtype, dims));
+    return dispatch<AllTypes>(dtype, [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      T* to = ctx.out(y).data<T>();
+      for (int64_t i = 0; i < lengths.numel(); ++i) {
+        const int64_t ones = std::clamp<int64_t>(length[i], 0, most);
+        to = std::fill_n(to, ones, T(1));
+        to = std::fill_n(to, most - ones, T(0));
+      }
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_sequence_pad_kernels(KernelRegistry& registry) {
+  registry.add("sequence_pad", sequence_pad);
+  registry.add("sequence_pad_grad", sequence_pad_grad);
+  registry.add("sequence_unpad", sequence_unpad);
+  registry.add("sequence_unpad_grad", sequence_unpad_grad);
+  registry.add("sequence_mask", sequence_mask);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nest.h"
+#include "kernels/cpu/sequence/sequence.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+enum class Pool { kSum, kAverage, kSqrt, kLast, kFirst, kMax };
+
+Pool pool_of(const KernelSetup& op) {
+  const auto name = op.attr<std::string>("pooltype");
+  if (name == "SUM") return Pool::kSum;
+  if (name == "SQRT") return Pool::kSqrt;
+  if (name == "LAST") return Pool::kLast;
+  if (name == "FIRST") return Pool::kFirst;
+  return name == "MAX" ? Pool::kMax : Pool::kAverage;
+}
+
+// Factor of a sum over so many rows.
+template <typename T>
+T factor(Pool pool, int64_t rows) {
+  if (pool == Pool::kAverage) return 1 / static_cast<T>(rows);
+  return pool == Pool::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
+}
+
+template <typename T>
+void sum_rows(const T* __restrict x, int64_t rows, int64_t width, T scale, T* __restrict out) {
+  std::copy_n(x, width, out);
+  for (int64_t r = 1; r < rows; ++r) {
+    const T* const row = x + r * width;
+    for (int64_t k = 0; k < width; ++k) out[k] += row[k];
+  }
+  if (scale == 1) return;
+  for (int64_t k = 0; k < width; ++k) out[k] *= scale;
+}
+
+template <typename T>
+void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int32_t* index) {
+  std::copy_n(x + begin * width, width, out);
+  if (index != nullptr) std::fill_n(index, width, static_cast<int32_t>(begin));
+  for (int64_t r = begin + 1; r < end; ++r) {
+    const T* const row = x + r * width;
+    for (int64_t k = 0; k < width; ++k) {
+      const bool larger = row[k] > out[k];
+      if (index != nullptr) index[k] = larger ? static_cast<int32_t>(r) : index[k];
+      out[k] = larger ? row[k] : out[k];
+    }
+  }
+}
+
+template <typename T>
+void pool_one(Pool pool, const T* x, int64_t begin, int64_t end, int64_t width, T pad, T* out,
+              int32_t* index) {
+  if (begin == end) {
+    std::fill_n(out, width, pad);
+    if (index != nullptr) std::fill_n(index, width, -1);
+    return;
+  }
+  switch (pool) {
+    case Pool::kLast:
+      std::copy_n(x + (end - 1) * width, width, out);
+      return;
+    case Pool::kFirst:
+      std::copy_n(x + begin * width, width, out);
+      return;
+    case Pool::kMax:
+      max_rows(x, begin, end, width, out, index);
+      return;
+    default:
+      sum_rows(x + begin * width, end - begin, width, factor<T>(pool, end - begin), out);
+  }
+}
+
+// Sequences below which another thread does not pay.
+int64_t grain_of(const Tensor& x, int64_t sequences) {
+  const int64_t each = std::max<int64_t>(1, x.numel() / std::max<int64_t>(1, sequences));
+  return std::max<int64_t>(1, kGrain / each);
+}
+
+StatusOr<Kernel> sequence_pool(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  const Pool pool = pool_of(op);
+  const ArgIndex index = pool == Pool::kMax ? op.output("MaxIndex") : ArgIndex{};
+  const float pad = op.attr<float>("pad_value");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+    const int64_t width = row_width(from);
+    Tensor* const rows = ctx.find_out(index);
+    return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      T* const to = ctx.out(out).data<T>();
+      ctx.device().parallel_for(sequences, grain_of(from, sequences), [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) {
+          const auto at = static_cast<size_t>(i);
+          pool_one(pool, from.data<T>(), offsets[at], offsets[at + 1], width, static_cast<T>(pad),
+                   to + i * width, rows == nullptr ? nullptr : rows->data<int32_t>() + i * width);
+        }
+      });
+      return Ok();
+    });
+  });
+}
+
+template <typename T>
+Status spread_max(const KernelContext& ctx, const Tensor& dout, const Tensor& index, Tensor& dx) {
+  const int64_t rows = dx.dim(0);
+  const int64_t width = row_width(dx);
+  const auto* const row = index.data<int32_t>();
+  std::fill_n(dx.data<T>(), dx.numel(), T(0));
+  for (int64_t i = 0; i < dout.numel(); ++i) {
+    if (row[i] < 0) continue;
+    if (row[i] >= rows)
+      return ctx.error("MaxIndex names row {}, expected one in [0, {})", row[i], rows);
+    dx.data<T>()[row[i] * width + i % width] += dout.data<T>()[i];
+  }
+  return Ok();
+}
+
+template <typename T>
+void spread_one(Pool pool, const T* dout, int64_t rows, int64_t width, T* dx) {
+  if (rows == 0) return;
+  if (pool == Pool::kFirst || pool == Pool::kLast) {
+    std::fill_n(dx, rows * width, T(0));
+    std::copy_n(dout, width, pool == Pool::kFirst ? dx : dx + (rows - 1) * width);
+    return;
+  }
+  const T scale = factor<T>(pool, rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    T* const to = dx + r * width;
+    for (int64_t k = 0; k < width; ++k) to[k] = dout[k] * scale;
+  }
+}
+
+StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex index = op.input("MaxIndex");
+  const ArgIndex dout = op.input("Out@GRAD");
+  const ArgIndex dx = op.output("X@GRAD");
+  const Pool pool = pool_of(op);
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    if (!dx) return Ok();
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*from, "X"));
+    const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+    const int64_t width = row_width(*from);
+    if (d->numel() != sequences * width || d->dtype() != from->dtype())
+      return ctx.error("Out@GRAD must have one row a sequence, [{}, {}], found {}", sequences,
+                       width, describe(*d));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
+    const Tensor* rows = nullptr;
+    if (pool == Pool::kMax) {
+      MILLRACE_ASSIGN_OR_RETURN(rows, needed(ctx, index, "MaxIndex"));
+      if (rows->numel() != d->numel() || rows->dtype() != DType::kInt32)
+        return ctx.error("MaxIndex must be i32 with the dims of Out@GRAD {}, found {}",
+                         describe(*d), describe(*rows));
+    }
+    return dispatch<FloatTypes>(from->dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      if (pool == Pool::kMax) return spread_max<T>(ctx, *d, *rows, *to);
+      ctx.device().parallel_for(sequences, grain_of(*from, sequences), [&](int64_t b, int64_t e) {
+        for (int64_t i = b; i < e; ++i) {
+          const int64_t begin = offsets[static_cast<size_t>(i)];
+          spread_one(pool, d->data<T>() + i * width, offsets[static_cast<size_t>(i) + 1] - begin,
+                     width, to->data<T>() + begin * width);
+        }
+      });
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_sequence_pool_kernels(KernelRegistry& registry) {
+  registry.add("sequence_pool", sequence_pool);
+  registry.add("sequence_pool_grad", sequence_pool_grad);
+}
+
+}  // namespace millrace::kernels

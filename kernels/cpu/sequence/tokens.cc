@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/labels.h"
+#include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/sequence/sequence.h"
+#include "kernels/dispatch.h"
+
+// Sequences of ids.
+namespace millrace::kernels {
+namespace {
+
+StatusOr<Kernel> sequence_erase(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  auto tokens = op.attr<std::vector<int64_t>>("tokens");
+  std::sort(tokens.begin(), tokens.end());
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    if (from.numel() != from.dim(0))
+      return ctx.error("X must have one token a row, found {}", describe(from));
+    return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      const auto kept = [&](T token) {
+        return !std::binary_search(tokens.begin(), tokens.end(), static_cast<int64_t>(token));
+      };
+      const T* const source = from.data<T>();
+      LodLevel level{0};
+      for (size_t i = 0; i + 1 < offsets.size(); ++i)
+        level.push_back(level.back() +
+                        std::count_if(source + offsets[i], source + offsets[i + 1], kept));
+      Dims dims(from.dims().begin(), from.dims().end());
+      dims[0] = level.back();
+      Tensor& to = ctx.out(out);
+      MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
+      std::copy_if(source, source + from.numel(), to.data<T>(), kept);
+      to.set_lod(with_last_level(from.lod(), std::move(level)));
+      return Ok();
+    });
+  });
+}
+
+StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex out = op.output("Out");
+  const int64_t window = op.attr<int32_t>("win_size");
+  const int64_t pad = op.attr<int32_t>("pad_value");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
+    if (from.numel() != from.dim(0))
+      return ctx.error("X must have one token a row, found {}", describe(from));
+    return dispatch<IntTypes>(from.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      T* to = ctx.out(out).data<T>();
+      for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+        for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
+          const int64_t found = std::min(window, offsets[i + 1] - r);
+          to = std::copy_n(from.data<T>() + r, found, to);
+          to = std::fill_n(to, window - found, static_cast<T>(pad));
+        }
+      }
+      return Ok();
+    });
+  });
+}
+
+// Columns that a sequence of ids names, checked.
+StatusOr<const int64_t*> columns_of(const KernelContext& ctx, const Tensor& ids, int64_t width) {
+  return class_labels(ctx, ids, ids.numel(), width, 0, 0);
+}
+
+StatusOr<Kernel> sequence_scatter(const KernelSetup& op) {
+  const ArgIndex x = op.input("X");
+  const ArgIndex ids = op.input("Ids");
+  const ArgIndex updates = op.input("Updates");
+  const ArgIndex out = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& from = ctx.in(x);
+    const Tensor& added = ctx.in(updates);
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
+                              sequences_of(ctx.in(ids), "Ids"));
+    if (from.dim(0) != static_cast<int64_t>(offsets.size()) - 1)
+      return ctx.error("X must have a row for each of the {} sequences of Ids, found {}",
+                       offsets.size() - 1, describe(from));
+    if (added.numel() != ctx.in(ids).numel() || added.dtype() != from.dtype())
+      return ctx.error("Updates must have one summand of the type of X an id, found {}",
+                       describe(added));
+    const int64_t width = row_width(from);
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, ctx.in(ids), width));
+    Tensor& to = ctx.out(out);
+    return dispatch<NumberTypes>(from.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      if (!to.shares_memory_with(from)) std::copy_n(from.data<T>(), from.numel(), to.data<T>());
+      for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+        T* const row = to.data<T>() + static_cast<int64_t>(i) * width;
+        for (int64_t k = offsets[i]; k < offsets[i + 1]; ++k) row[columns[k]] += added.data<T>()[k];
+      }
+      return Ok();
+    });
+  });
+}
+
+StatusOr<Kernel> sequence_scatter_grad(const KernelSetup& op) {
+  const ArgIndex ids = op.input("Ids");
+  const ArgIndex dout = op.input("Out@GRAD");
+  const ArgIndex dx = op.output("X@GRAD");
+  const ArgIndex dupdates = op.output("Updates@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, ids, "Ids"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*index, "Ids"));
+    if (d->rank() == 0 || d->dim(0) != static_cast<int64_t>(offsets.size()) - 1)
+      return ctx.error("Out@GRAD must have a row for each of the {} sequences of Ids, found {}",
+                       offsets.size() - 1, describe(*d));
+    const int64_t width = row_width(*d);
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, *index, width));
+    Tensor* const to_updates = ctx.find_out(dupdates);
+    if (to_updates != nullptr)
+      MILLRACE_RETURN_IF_ERROR(to_updates->resize(d->dtype(), index->dims()));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, result_like(ctx, dx, *d));
+    return dispatch<NumberTypes>(d->dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      if (to_updates != nullptr) {
+        for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+          const T* const row = d->data<T>() + static_cast<int64_t>(i) * width;
+          for (int64_t k = offsets[i]; k < offsets[i + 1]; ++k)
+            to_updates->data<T>()[k] = row[columns[k]];
+        }
+      }
+      if (to_x != nullptr && !to_x->shares_memory_with(*d))
+        std::copy_n(d->data<T>(), d->numel(), to_x->data<T>());
+      return Ok();
+    });
+  });
+}
+
+}  // namespace
+
+void add_sequence_token_kernels(KernelRegistry& registry) {
+  registry.add("sequence_erase", sequence_erase);
+  registry.add("sequence_enumerate", sequence_enumerate);
+  registry.add("sequence_scatter", sequence_scatter);
+  registry.add("sequence_scatter_grad", sequence_scatter_grad);
+}
+
+}  // namespace millrace::kernels
