@@ -1,5 +1,4 @@
-#ifndef MILLRACE_EXECUTOR_C_API_H_
-#define MILLRACE_EXECUTOR_C_API_H_
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -71,5 +70,3 @@ int mr_save_params(const mr_session* session, const char* path, char* error, siz
 #ifdef __cplusplus
 }
 #endif
-
-#endif /* MILLRACE_EXECUTOR_C_API_H_ */

@@ -6,6 +6,7 @@
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
+#include "ops/verify.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -48,10 +49,12 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
 }
 
 Status run_startup(const Tool& tool, const RunOptions& options, const executor::Executor& executor,
-                   Session& session) {
+                   const ops::OpRegistry& registry, Session& session) {
   if (options.startup.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
                             read_program(tool, options.startup));
+  if (Status status = ops::check_program(registry, *startup); !status.ok())
+    return std::move(status).in_file(options.startup);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
                             executor.prepare(*startup, *session.scope));
   std::vector<Value> none;
@@ -113,10 +116,12 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (options.devices != "cpu:1" && options.devices != "cpu")
     return Unimplemented("--devices {}: this build runs on one device, cpu:1", options.devices);
   MILLRACE_RETURN_IF_ERROR(find_parts(tool, options, session));
+  if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
+    return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
   const executor::Executor executor(runtime,
                                     {.threads = tool.common().threads, .seed = tool.common().seed});
-  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, session));
+  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
