@@ -4,7 +4,6 @@
 namespace millrace::kernels {
 
 void add_tensor_kernels(KernelRegistry& registry) {
-  add_cast(registry);
   add_concat(registry);
   add_crop(registry);
   add_expand(registry);

@@ -7,7 +7,6 @@ namespace millrace::kernels {
 // Each adds the ops of the file it is named after, gradients included.
 void add_along_axis(KernelRegistry& registry);
 void add_arg_extreme(KernelRegistry& registry);
-void add_cast(KernelRegistry& registry);
 void add_combine(KernelRegistry& registry);
 void add_concat(KernelRegistry& registry);
 void add_crop(KernelRegistry& registry);
