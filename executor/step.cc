@@ -189,6 +189,13 @@ bool move_apart(Step& step, Value* const* table) {
   return true;
 }
 
+// A tensor that was given memory but no dims yet looks like a scalar without its element.
+bool is_sized(const Tensor& tensor, const Step::Result& result) {
+  return tensor.initialized() && tensor.dtype() == result.dtype &&
+         tensor.dims() == llvm::ArrayRef<int64_t>(result.dims) &&
+         (tensor.rank() > 0 || tensor.numel() == 1);
+}
+
 }  // namespace
 
 StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
@@ -199,8 +206,7 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
   const bool apart = !step.shared.empty() && move_apart(step, table);
   for (const Step::Result& result : step.results) {
     auto& tensor = table[step.outputs[result.output]]->as<Tensor>();
-    if (result.sized && (!tensor.initialized() || tensor.dtype() != result.dtype ||
-                         tensor.dims() != llvm::ArrayRef<int64_t>(result.dims)))
+    if (result.sized && !is_sized(tensor, result))
       MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }

@@ -162,6 +162,25 @@ TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
 }
 
 // What was not fetched before has to be kept from then on.
+// Memory is shared from the second run on; a scalar must then be sized as every other tensor.
+TEST_F(ExecutorTest, KeepsScalarsInSharedMemory) {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"x", "a", "b", "c"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {}));
+  for (const auto& [from, to] : {std::pair{"x", "a"}, {"a", "b"}, {"b", "c"}})
+    block.append_op("scale").set_input("X", from).set_output("Out", to).set_float("scale", 2);
+  const auto prepared = prepare(*program);
+  for (int run = 0; run < 3; ++run) {
+    NamedValues feeds;
+    feeds["x"] = tensor_value({}, {1});
+    std::vector<Value> results;
+    const Status status = prepared->run(feeds, {"c"}, results);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_THAT(floats(results[0]), ElementsAre(8)) << "run " << run;
+  }
+}
+
 TEST_F(ExecutorTest, FetchesOtherVarsInALaterRun) {
   const auto prepared = prepare(*two_scales());
   NamedValues feeds;
