@@ -1,7 +1,14 @@
+#include "kernels/cpu/vision/vision.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_vision_kernels(KernelRegistry& /*registry*/) {}
+void add_vision_kernels(KernelRegistry& registry) {
+  add_affine_grid(registry);
+  add_grid_sampler(registry);
+  add_rearrange(registry);
+  add_roi_align(registry);
+  add_roi_pool(registry);
+}
 
 }  // namespace millrace::kernels

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Kernels of ops/vision, a function a file.
+void add_affine_grid(KernelRegistry& registry);
+void add_grid_sampler(KernelRegistry& registry);
+void add_rearrange(KernelRegistry& registry);
+void add_roi_align(KernelRegistry& registry);
+void add_roi_pool(KernelRegistry& registry);
+
+}  // namespace millrace::kernels
