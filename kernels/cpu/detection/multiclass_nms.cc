@@ -1,0 +1,113 @@
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cpu/detection/boxes.h"
+#include "kernels/cpu/detection/detection.h"
+#include "kernels/cpu/detection/nms_input.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Attrs {
+  int64_t background;
+  float score_threshold;
+  int64_t nms_top_k;
+  int64_t keep_top_k;
+  float nms_threshold;
+  float eta;
+  bool normalized;
+};
+
+// The boxes of a class by falling score, as many as go on.
+template <typename T>
+std::vector<int64_t> candidates_of(const NmsInput& input, const Attrs& attrs, const T* scores,
+                                   int64_t image, int64_t klass) {
+  std::vector<int64_t> found;
+  const auto score = [&](int64_t box) { return scores[input.score_at(image, klass, box)]; };
+  for (int64_t box = 0; box < input.boxes_of(image); ++box) {
+    if (score(box) > static_cast<T>(attrs.score_threshold)) found.push_back(box);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [&](int64_t a, int64_t b) { return score(a) > score(b); });
+  if (attrs.nms_top_k > -1 && static_cast<int64_t>(found.size()) > attrs.nms_top_k)
+    found.resize(static_cast<size_t>(attrs.nms_top_k));
+  return found;
+}
+
+// Detections of one image by class; in a class by falling score, or by place where images are not
+// of one size.
+template <typename T>
+void detect(const NmsInput& input, const Attrs& attrs, const T* boxes, const T* scores,
+            int64_t image, std::vector<Detection<T>>& all) {
+  std::vector<Detection<T>> found;
+  for (int64_t klass = 0; klass < input.classes; ++klass) {
+    if (klass == attrs.background) continue;
+    const std::vector<int64_t> candidates = candidates_of(input, attrs, scores, image, klass);
+    const std::vector<int64_t> kept = suppress(
+        llvm::ArrayRef<int64_t>(candidates), static_cast<T>(attrs.nms_threshold),
+        static_cast<T>(attrs.eta), [&](int64_t a, int64_t b) {
+          return box_overlap(boxes + input.box_at(image, klass, a) * input.width,
+                             boxes + input.box_at(image, klass, b) * input.width, attrs.normalized);
+        });
+    for (const int64_t box : kept) {
+      found.push_back({image, klass, scores[input.score_at(image, klass, box)],
+                       input.box_at(image, klass, box)});
+    }
+  }
+  if (attrs.keep_top_k > -1 && static_cast<int64_t>(found.size()) > attrs.keep_top_k) {
+    std::stable_sort(found.begin(), found.end(), [](const Detection<T>& a, const Detection<T>& b) {
+      return a.score > b.score;
+    });
+    found.resize(static_cast<size_t>(attrs.keep_top_k));
+  }
+  std::stable_sort(found.begin(), found.end(), [&](const Detection<T>& a, const Detection<T>& b) {
+    if (a.klass != b.klass) return a.klass < b.klass;
+    return !input.by_image && a.box < b.box;
+  });
+  all.insert(all.end(), found.begin(), found.end());
+}
+
+enum class Version : uint8_t { kFirst, kSecond, kThird };
+
+template <Version kVersion>
+StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
+  const ArgIndex bboxes = op.input("BBoxes");
+  const ArgIndex score_arg = op.input("Scores");
+  constexpr bool kThird = kVersion == Version::kThird;
+  const ArgIndex rois_num = kThird ? op.input("RoisNum") : ArgIndex{};
+  NmsOutputs outputs;
+  outputs.out = op.output("Out");
+  if (kVersion != Version::kFirst) outputs.index = op.output("Index");
+  if (kThird) outputs.counts = op.output("NmsRoisNum");
+  outputs.with_lod = !outputs.counts;
+  outputs.minus_one_if_empty = kVersion == Version::kFirst;
+  const Attrs attrs{op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
+                    op.attr<int64_t>("nms_top_k"),        op.attr<int64_t>("keep_top_k"),
+                    op.attr<float>("nms_threshold"),      op.attr<float>("nms_eta"),
+                    op.attr<bool>("normalized")};
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
+    MILLRACE_ASSIGN_OR_RETURN(const NmsInput input,
+                              read_nms_input(*boxes, *scores, ctx.find_in(rois_num)));
+    return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      std::vector<Detection<T>> kept;
+      for (int64_t n = 0; n < input.images; ++n)
+        detect(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
+      return put_detections(ctx, outputs, input, *boxes, kept);
+    });
+  });
+}
+
+}  // namespace
+
+void add_multiclass_nms(KernelRegistry& registry) {
+  registry.add("multiclass_nms", multiclass_nms<Version::kFirst>);
+  registry.add("multiclass_nms2", multiclass_nms<Version::kSecond>);
+  registry.add("multiclass_nms3", multiclass_nms<Version::kThird>);
+}
+
+}  // namespace millrace::kernels

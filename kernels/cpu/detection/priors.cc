@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/cpu/detection/detection.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/dispatch.h"
+
+// prior_box, density_prior_box and anchor_generator: boxes for every cell of a feature map.
+namespace millrace::kernels {
+namespace {
+
+// Size of a box; where its middle lies relative to that of the cell.
+struct PriorShape {
+  double width, height;
+  double right = 0, down = 0;
+};
+
+struct Grid {
+  int64_t height, width;
+  double image_height, image_width;
+  double step_height, step_width;
+};
+
+struct Attrs {
+  float step_h, step_w, offset;
+  bool clip;
+  std::vector<float> variances;
+};
+
+Attrs read_attrs(const KernelSetup& op) {
+  return {op.attr<float>("step_h"), op.attr<float>("step_w"), op.attr<float>("offset"),
+          op.attr<bool>("clip"), op.attr<std::vector<float>>("variances")};
+}
+
+struct Args {
+  ArgIndex input, image, boxes, variances;
+};
+
+StatusOr<Grid> grid_of(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const input, needed(ctx, args.input, "Input"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const image, needed(ctx, args.image, "Image"));
+  if (attrs.variances.size() != 4)
+    return ctx.error("attribute 'variances' must have 4 entries, found {}", attrs.variances.size());
+  Grid grid{input->dim(2),
+            input->dim(3),
+            static_cast<double>(image->dim(2)),
+            static_cast<double>(image->dim(3)),
+            attrs.step_h,
+            attrs.step_w};
+  if (attrs.step_h == 0 || attrs.step_w == 0) {
+    grid.step_height = grid.image_height / static_cast<double>(grid.height);
+    grid.step_width = grid.image_width / static_cast<double>(grid.width);
+  }
+  return grid;
+}
+
+// Writes the shapes around all cells, in parts of the image, and the variances.
+template <typename T>
+Status put_boxes(const KernelContext& ctx, const Args& args, const Attrs& attrs, const Grid& grid,
+                 const std::vector<PriorShape>& shapes, bool cut) {
+  Tensor& boxes = ctx.out(args.boxes);
+  Tensor& variances = ctx.out(args.variances);
+  const int64_t count = grid.height * grid.width * static_cast<int64_t>(shapes.size());
+  if (boxes.numel() != 4 * count || variances.numel() != 4 * count)
+    return ctx.error("Boxes must have {} boxes, found {}", count, describe(boxes));
+  T* to = boxes.data<T>();
+  for (int64_t h = 0; h < grid.height; ++h) {
+    for (int64_t w = 0; w < grid.width; ++w) {
+      const double x = (static_cast<double>(w) + attrs.offset) * grid.step_width;
+      const double y = (static_cast<double>(h) + attrs.offset) * grid.step_height;
+      for (const PriorShape& s : shapes) {
+        const double edges[4] = {(x + s.right - s.width / 2) / grid.image_width,
+                                 (y + s.down - s.height / 2) / grid.image_height,
+                                 (x + s.right + s.width / 2) / grid.image_width,
+                                 (y + s.down + s.height / 2) / grid.image_height};
+        for (const double edge : edges)
+          *to++ = static_cast<T>(cut ? std::clamp(edge, 0.0, 1.0) : edge);
+      }
+    }
+  }
+  T* variance = variances.data<T>();
+  for (int64_t i = 0; i < 4 * count; ++i)
+    variance[i] = static_cast<T>(attrs.variances[static_cast<size_t>(i % 4)]);
+  return Ok();
+}
+
+// Ratios that count: 1, then the given ones that are not there yet, each with its inverse if flip.
+std::vector<float> all_ratios(const std::vector<float>& given, bool flip) {
+  std::vector<float> ratios = {1.0F};
+  for (const float ratio : given) {
+    const bool known = std::any_of(ratios.begin(), ratios.end(), [ratio](float other) {
+      return std::fabs(ratio - other) < 1e-6F;
+    });
+    if (known) continue;
+    ratios.push_back(ratio);
+    if (flip) ratios.push_back(1.0F / ratio);
+  }
+  return ratios;
+}
+
+StatusOr<std::vector<PriorShape>> prior_shapes(const KernelSetup& op) {
+  const auto smallest = op.attr<std::vector<float>>("min_sizes");
+  const auto largest = op.attr<std::vector<float>>("max_sizes");
+  if (!largest.empty() && largest.size() != smallest.size())
+    return op.error("attributes 'min_sizes' and 'max_sizes' must be of one length");
+  const auto ratios =
+      all_ratios(op.attr<std::vector<float>>("aspect_ratios"), op.attr<bool>("flip"));
+  const bool max_second = op.attr<bool>("min_max_aspect_ratios_order");
+  std::vector<PriorShape> shapes;
+  for (size_t i = 0; i < smallest.size(); ++i) {
+    const double size = smallest[i];
+    const auto add_large = [&] {
+      if (largest.empty()) return;
+      const double between = std::sqrt(size * largest[i]);
+      shapes.push_back({between, between});
+    };
+    for (size_t k = 0; k < ratios.size(); ++k) {
+      const double root = std::sqrt(static_cast<double>(ratios[k]));
+      shapes.push_back({size * root, size / root});
+      if (k == 0 && max_second) add_large();
+    }
+    if (!max_second) add_large();
+  }
+  return shapes;
+}
+
+StatusOr<Kernel> prior_box(const KernelSetup& op) {
+  const Args args{op.input("Input"), op.input("Image"), op.output("Boxes"), op.output("Variances")};
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PriorShape> shapes, prior_shapes(op));
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
+    return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
+      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, attrs.clip);
+    });
+  });
+}
+
+struct Density {
+  std::vector<float> sizes;
+  std::vector<float> ratios;
+  std::vector<int32_t> counts;
+};
+
+// density x density middles, spread over the cell in whole pixels.
+std::vector<PriorShape> density_shapes(const Density& density, const Grid& grid) {
+  const auto step = static_cast<int64_t>((grid.step_width + grid.step_height) * 0.5);
+  std::vector<PriorShape> shapes;
+  for (size_t i = 0; i < density.sizes.size(); ++i) {
+    const int64_t count = density.counts[i];
+    const int64_t shift = step / count;
+    for (const float ratio : density.ratios) {
+      const double root = std::sqrt(static_cast<double>(ratio));
+      const double first = -static_cast<double>(step) / 2 + static_cast<double>(shift) / 2;
+      for (int64_t row = 0; row < count; ++row) {
+        for (int64_t column = 0; column < count; ++column) {
+          shapes.push_back({density.sizes[i] * root, density.sizes[i] / root,
+                            first + static_cast<double>(column * shift),
+                            first + static_cast<double>(row * shift)});
+        }
+      }
+    }
+  }
+  return shapes;
+}
+
+StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
+  const Args args{op.input("Input"), op.input("Image"), op.output("Boxes"), op.output("Variances")};
+  const Density density{op.attr<std::vector<float>>("fixed_sizes"),
+                        op.attr<std::vector<float>>("fixed_ratios"),
+                        op.attr<std::vector<int32_t>>("densities")};
+  const bool positive = std::all_of(density.counts.begin(), density.counts.end(),
+                                    [](int32_t count) { return count >= 1; });
+  if (density.sizes.size() != density.counts.size() || !positive) {
+    return op.error(
+        "attributes 'densities' and 'fixed_sizes' must be of one length, densities at "
+        "least 1");
+  }
+  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
+    const std::vector<PriorShape> shapes = density_shapes(density, grid);
+    return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
+      // these boxes are cut with or without the attribute
+      return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, true);
+    });
+  });
+}
+
+struct AnchorAttrs {
+  std::vector<float> sizes, ratios, variances, stride;
+  float offset;
+};
+
+// Width and height of each anchor: whole pixels at the size of a cell, scaled up.
+std::vector<PriorShape> anchor_shapes(const AnchorAttrs& attrs) {
+  const double stride_w = attrs.stride[0];
+  const double stride_h = attrs.stride[1];
+  std::vector<PriorShape> shapes;
+  for (const float ratio : attrs.ratios) {
+    const double base_w = std::round(std::sqrt(stride_w * stride_h / ratio));
+    const double base_h = std::round(base_w * ratio);
+    for (const float size : attrs.sizes)
+      shapes.push_back({size / stride_w * base_w, size / stride_h * base_h});
+  }
+  return shapes;
+}
+
+template <typename T>
+Status put_anchors(const KernelContext& ctx, const Tensor& input, const AnchorAttrs& attrs,
+                   const std::vector<PriorShape>& shapes, Tensor& anchors, Tensor& variances) {
+  const int64_t count = input.dim(2) * input.dim(3) * static_cast<int64_t>(shapes.size());
+  if (anchors.numel() != 4 * count || variances.numel() != 4 * count)
+    return ctx.error("Anchors must have {} boxes, found {}", count, describe(anchors));
+  T* to = anchors.data<T>();
+  for (int64_t h = 0; h < input.dim(2); ++h) {
+    for (int64_t w = 0; w < input.dim(3); ++w) {
+      const double x = static_cast<double>(w) * attrs.stride[0] +
+                       static_cast<double>(attrs.offset) * (attrs.stride[0] - 1);
+      const double y = static_cast<double>(h) * attrs.stride[1] +
+                       static_cast<double>(attrs.offset) * (attrs.stride[1] - 1);
+      for (const PriorShape& s : shapes) {
+        *to++ = static_cast<T>(x - 0.5 * (s.width - 1));
+        *to++ = static_cast<T>(y - 0.5 * (s.height - 1));
+        *to++ = static_cast<T>(x + 0.5 * (s.width - 1));
+        *to++ = static_cast<T>(y + 0.5 * (s.height - 1));
+      }
+    }
+  }
+  for (int64_t i = 0; i < 4 * count; ++i)
+    variances.data<T>()[i] = static_cast<T>(attrs.variances[static_cast<size_t>(i % 4)]);
+  return Ok();
+}
+
+StatusOr<Kernel> anchor_generator(const KernelSetup& op) {
+  const ArgIndex input = op.input("Input");
+  const ArgIndex anchors = op.output("Anchors");
+  const ArgIndex variances = op.output("Variances");
+  const AnchorAttrs attrs{op.attr<std::vector<float>>("anchor_sizes"),
+                          op.attr<std::vector<float>>("aspect_ratios"),
+                          op.attr<std::vector<float>>("variances"),
+                          op.attr<std::vector<float>>("stride"), op.attr<float>("offset")};
+  if (attrs.stride.size() != 2 || attrs.variances.size() != 4)
+    return op.error(
+        "attributes 'stride' and 'variances' must have 2 and 4 entries, found {} and {}",
+        attrs.stride.size(), attrs.variances.size());
+  return Kernel([=, shapes = anchor_shapes(attrs)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, input, "Input"));
+    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+      return put_anchors<typename decltype(tag)::type>(ctx, *in, attrs, shapes, ctx.out(anchors),
+                                                       ctx.out(variances));
+    });
+  });
+}
+
+}  // namespace
+
+void add_priors(KernelRegistry& registry) {
+  registry.add("prior_box", prior_box);
+  registry.add("density_prior_box", density_prior_box);
+  registry.add("anchor_generator", anchor_generator);
+}
+
+}  // namespace millrace::kernels
