@@ -1,0 +1,327 @@
+// What the reference corpus does not cover of the kernels of ops/nn: oneDNN against the plain
+// convolution, gradients the corpus lacks, empty tensors, messages.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/nn/plain_conv.h"
+#include "kernels/cpu/onednn.h"
+#include "tests/kernels/run_op.h"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<double> numbers(size_t count, unsigned start = 1) {
+  std::vector<double> values(count);
+  unsigned state = start * 2654435761U + 12345U;
+  for (double& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<double>(state >> 16U) / 32768.0 - 1.0;
+  }
+  return values;
+}
+
+std::vector<float> floats(size_t count, unsigned start) {
+  const std::vector<double> values = numbers(count, start);
+  return {values.begin(), values.end()};
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], wanted[i], 1e-4F * (1 + std::fabs(wanted[i]))) << i;
+}
+
+// Channels, groups, kernel, stride, dilation, padding in front and behind.
+struct Form {
+  int64_t in, out, groups, kernel, stride, dilation, before, after;
+};
+
+TEST(Conv, OneDnnAgreesWithThePlainKernelInAllPasses) {
+  const std::vector<Form> forms = {{3, 5, 1, 3, 1, 1, 1, 1},   {4, 8, 2, 3, 2, 1, 0, 2},
+                                   {16, 16, 1, 1, 2, 1, 0, 0}, {6, 6, 6, 3, 1, 2, 2, 2},
+                                   {2, 3, 1, 2, 3, 1, 5, 0},   {1, 17, 1, 5, 1, 1, 4, 4}};
+  for (const Form& f : forms) {
+    SCOPED_TRACE(f.kernel * 1000 + f.in);
+    CpuDevice device(2);
+    const int64_t size = 11;
+    const int64_t extent = f.dilation * (f.kernel - 1) + 1;
+    const int64_t places = (size + f.before + f.after - extent) / f.stride + 1;
+    dnn::Convolution spec{dnn::dense(DType::kFloat32, {2, f.in, size, size}),
+                          dnn::dense(DType::kFloat32, {f.groups, f.out / f.groups, f.in / f.groups,
+                                                       f.kernel, f.kernel}),
+                          dnn::dense(DType::kFloat32, {2, f.out, places, places}),
+                          {f.stride, f.stride},
+                          {f.dilation, f.dilation},
+                          {f.before, f.before},
+                          {f.after, f.after}};
+    const auto x = floats(static_cast<size_t>(2 * f.in * size * size), 1);
+    const auto w = floats(static_cast<size_t>(f.out * f.in / f.groups * f.kernel * f.kernel), 2);
+    const auto g = floats(static_cast<size_t>(2 * f.out * places * places), 3);
+    std::vector<float> y(g.size()), y2(g.size()), dx(x.size()), dx2(x.size()), dw(w.size()),
+        dw2(w.size());
+    using dnn::Arg;
+    auto forward = dnn::convolution(device, spec);
+    ASSERT_TRUE(forward.ok()) << forward.status().to_string();
+    ASSERT_TRUE(
+        forward
+            ->run(device, {{Arg::kSrc, x.data()}, {Arg::kWeights, w.data()}, {Arg::kDst, y.data()}})
+            .ok());
+    ASSERT_TRUE(plain_convolution(device, spec, x.data(), w.data(), y2.data()).ok());
+    expect_near(y, y2);
+    auto data = dnn::convolution_backward_data(device, spec);
+    ASSERT_TRUE(data.ok()) << data.status().to_string();
+    ASSERT_TRUE(data->run(device, {{Arg::kDiffDst, g.data()},
+                                   {Arg::kWeights, w.data()},
+                                   {Arg::kDiffSrc, dx.data()}})
+                    .ok());
+    ASSERT_TRUE(plain_convolution_backward_data(device, spec, g.data(), w.data(), dx2.data()).ok());
+    expect_near(dx, dx2);
+    auto weights = dnn::convolution_backward_weights(device, spec);
+    ASSERT_TRUE(weights.ok()) << weights.status().to_string();
+    ASSERT_TRUE(weights
+                    ->run(device, {{Arg::kSrc, x.data()},
+                                   {Arg::kDiffDst, g.data()},
+                                   {Arg::kDiffWeights, dw.data()}})
+                    .ok());
+    ASSERT_TRUE(
+        plain_convolution_backward_weights(device, spec, x.data(), g.data(), dw2.data()).ok());
+    expect_near(dw, dw2);
+  }
+}
+
+TEST(Conv, BiasAndResidualAreAdded) {
+  RunOp op("conv2d");
+  op.in("Input", {1, 1, 2, 2}, {1, 2, 3, 4})
+      .in("Filter", {2, 1, 1, 1}, {1, 10})
+      .in("Bias", {2}, {0.5, -0.5})
+      .in("ResidualData", {1, 2, 2, 2}, {100})
+      .out("Output");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Output0"),
+              ElementsAre(101.5, 102.5, 103.5, 104.5, 109.5, 119.5, 129.5, 139.5));
+}
+
+TEST(Conv, GradientsAgreeWithFiniteDifferences) {
+  RunOp op("conv2d");
+  op.in("Input", {2, 4, 5, 4}, numbers(160), DType::kFloat64)
+      .in("Filter", {6, 2, 3, 2}, numbers(72, 2), DType::kFloat64)
+      .in("Bias", {6}, numbers(6, 3), DType::kFloat64)
+      .out("Output")
+      .ints("strides", {2, 1})
+      .ints("paddings", {1, 0, 2, 1})
+      .attr("groups", 2);
+  EXPECT_LT(op.gradient_error({"Input", "Filter", "Bias"}, "Output0"), 1e-6);
+}
+
+TEST(Conv, AnEmptyBatchGivesAnEmptyResultAndZeroGradients) {
+  RunOp op("conv2d");
+  op.in("Input", {0, 2, 4, 4}, {}).in("Filter", {3, 2, 3, 3}, {1}).out("Output");
+  op.with_grad({"Input", "Filter"}).feed("Output0@GRAD", {0, 3, 2, 2}, {});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_EQ(op.tensor("Output0").numel(), 0);
+  EXPECT_THAT(op.values("Filter0@GRAD"), testing::Each(0.0));
+}
+
+TEST(Conv, AGradientOfTheWrongShapeIsRefused) {
+  RunOp op("conv2d_grad");
+  op.in("Input", {1, 1, 4, 4}, {1})
+      .in("Filter", {1, 1, 3, 3}, {1})
+      .in("Output@GRAD", {1, 1, 3, 2}, {1})
+      .out("Input@GRAD");
+  EXPECT_THAT(op.run_text(), HasSubstr("the window does not have that many places: images f32 [1, "
+                                       "1, 4, 4] and f32 [1, 1, 3, 2], filter f32 [1, 1, 3, 3]"));
+}
+
+TEST(Conv, ResultsDoNotDependOnTheRun) {
+  std::vector<double> first;
+  for (int i = 0; i < 3; ++i) {
+    RunOp op("conv2d");
+    op.in("Input", {2, 16, 20, 20}, numbers(12800)).in("Filter", {16, 16, 3, 3}, numbers(2304, 2));
+    op.out("Output");
+    ASSERT_EQ(op.run_text(2), "ok");
+    if (i == 0) first = op.values("Output0");
+    EXPECT_EQ(op.values("Output0"), first);
+  }
+}
+
+TEST(Pool, AdaptiveMaximumLooksAtItsShareOnly) {
+  RunOp op("pool2d");
+  op.in("X", {1, 1, 1, 5}, {5, 1, 2, 3, 4})
+      .out("Out")
+      .ints("ksize", {1, 2})
+      .attr("pooling_type", "max")
+      .attr("adaptive", true);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(5, 4));
+}
+
+TEST(Pool, GradientsAgreeWithFiniteDifferences) {
+  for (const char* const type : {"max", "avg"}) {
+    for (const char* const format : {"NCHW", "NHWC"}) {
+      RunOp op("pool2d");
+      op.in("X", {2, 5, 6, 3}, numbers(180), DType::kFloat64)
+          .out("Out")
+          .ints("ksize", {3, 2})
+          .ints("strides", {2, 1})
+          .ints("paddings", {1, 1})
+          .attr("pooling_type", type)
+          .attr("data_format", format)
+          .attr("ceil_mode", true);
+      EXPECT_LT(op.gradient_error({"X"}, "Out0"), 1e-6) << type << format;
+    }
+  }
+}
+
+TEST(Pool, AMaskOutsideOfTheImageIsRefused) {
+  RunOp op("max_pool2d_with_index_grad");
+  op.in("X", {1, 1, 2, 2}, {1})
+      .in("Mask", {1, 1, 1, 1}, {4}, DType::kInt32)
+      .in("Out@GRAD", {1, 1, 1, 1}, {1})
+      .out("X@GRAD")
+      .ints("ksize", {2, 2});
+  EXPECT_EQ(op.run_text(), "Mask has place 4 in an image of 4 elements");
+}
+
+TEST(BatchNorm, OneValueAChannelPassesAndLeavesTheStatistics) {
+  RunOp op("batch_norm");
+  op.in("X", {1, 2}, {3, -4})
+      .in("Scale", {2}, {10})
+      .in("Bias", {2}, {1})
+      .in("Mean", {2}, {0.5})
+      .in("Variance", {2}, {2})
+      .out("Y")
+      .out_in_place("MeanOut", "Mean")
+      .out_in_place("VarianceOut", "Variance")
+      .out("SavedMean")
+      .out("SavedVariance");
+  op.with_grad({"X", "Scale", "Bias"}).feed("Y0@GRAD", {1, 2}, {5, 6});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Y0"), ElementsAre(3, -4));
+  EXPECT_THAT(op.values("Mean0"), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(5, 6));
+  EXPECT_THAT(op.values("Scale0@GRAD"), ElementsAre(0, 0));
+}
+
+TEST(BatchNorm, GradientsAgreeWithFiniteDifferencesInBothLayouts) {
+  for (const char* const layout : {"NCHW", "NHWC"}) {
+    const int64_t channels = layout[1] == 'C' ? 3 : 4;
+    RunOp op("batch_norm");
+    op.in("X", {2, 3, 5, 4}, numbers(120), DType::kFloat64)
+        .in("Scale", {channels}, numbers(static_cast<size_t>(channels), 2), DType::kFloat64)
+        .in("Bias", {channels}, {0.5}, DType::kFloat64)
+        .in("Mean", {channels}, {0}, DType::kFloat64)
+        .in("Variance", {channels}, {1}, DType::kFloat64)
+        .out("Y")
+        .out_in_place("MeanOut", "Mean")
+        .out_in_place("VarianceOut", "Variance")
+        .out("SavedMean")
+        .out("SavedVariance")
+        .attr("data_layout", layout);
+    EXPECT_LT(op.gradient_error({"X", "Scale", "Bias"}, "Y0"), 1e-6) << layout;
+  }
+}
+
+TEST(BatchNorm, AScaleOfTheWrongLengthIsRefused) {
+  RunOp op("batch_norm_grad");
+  op.in("X", {2, 3}, {1})
+      .in("Y@GRAD", {2, 3}, {1})
+      .in("Scale", {2}, {1})
+      .in("SavedMean", {3}, {0})
+      .in("SavedVariance", {3}, {1})
+      .out("X@GRAD");
+  EXPECT_EQ(op.run_text(), "Scale must have 3 elements of type f32, found f32 [2]");
+}
+
+TEST(LayerNorm, GradientsAgreeWithFiniteDifferences) {
+  RunOp op("layer_norm");
+  op.in("X", {3, 2, 7}, numbers(42), DType::kFloat64)
+      .in("Scale", {14}, numbers(14, 2), DType::kFloat64)
+      .in("Bias", {14}, numbers(14, 3), DType::kFloat64)
+      .out("Y")
+      .out("Mean")
+      .out("Variance");
+  EXPECT_LT(op.gradient_error({"X", "Scale", "Bias"}, "Y0"), 1e-6);
+}
+
+TEST(LayerNorm, SixteenBitRowsHaveStatisticsInFloat) {
+  RunOp op("layer_norm");
+  op.in("X", {1, 4}, {1, 2, 3, 4}, DType::kBfloat16).out("Y").out("Mean").out("Variance");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_EQ(op.tensor("Mean0").dtype(), DType::kFloat32);
+  EXPECT_THAT(op.values("Mean0"), ElementsAre(2.5));
+  EXPECT_NEAR(op.values("Y0")[0], -1.3416, 0.01);
+}
+
+TEST(SpectralNorm, TheGradientTakesSingularVectorsForConstant) {
+  // without iterations, U and V do not depend on Weight, so the gradient is exact
+  RunOp op("spectral_norm");
+  op.in("Weight", {2, 3, 2}, numbers(12), DType::kFloat64)
+      .in("U", {3}, {0.8, 0.5, -0.6}, DType::kFloat64)
+      .in("V", {4}, {0.5, 0.9, -0.5, 0.4}, DType::kFloat64)
+      .out("Out")
+      .attr("dim", 1)
+      .attr("power_iters", 0);
+  EXPECT_LT(op.gradient_error({"Weight"}, "Out0"), 1e-6);
+}
+
+TEST(ConvShift, CorrelatesInACircle) {
+  RunOp op("conv_shift");
+  op.in("X", {1, 4}, {1, 2, 3, 4}).in("Y", {1, 3}, {10, 1, 100}).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  // Out[j] = 10 X[j - 1] + X[j] + 100 X[j + 1]
+  EXPECT_THAT(op.values("Out0"), ElementsAre(241, 312, 423, 134));
+}
+
+TEST(ConvShift, GradientsAgreeWithFiniteDifferences) {
+  RunOp op("conv_shift");
+  op.in("X", {2, 4}, numbers(8), DType::kFloat64)
+      .in("Y", {2, 5}, numbers(10, 2), DType::kFloat64)
+      .out("Out");
+  EXPECT_LT(op.gradient_error({"X", "Y"}, "Out0"), 1e-6);
+}
+
+TEST(DataNorm, StatisticsGrowByTheRowsThatHaveTheSlot) {
+  RunOp op("data_norm");
+  op.in("X", {2, 2}, {0, 7, 2, 5})
+      .in("BatchSize", {2}, {4})
+      .in("BatchSum", {2}, {4})
+      .in("BatchSquareSum", {2}, {16})
+      .out("Y")
+      .out("Means")
+      .out("Scales")
+      .attr("slot_dim", 2)
+      .attr("epsilon", 0.001F);
+  op.with_grad({"X", "BatchSize", "BatchSum", "BatchSquareSum"}).feed("Y0@GRAD", {2, 2}, {1});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Y0"), ElementsAre(0, 0, 0.5, 2));  // row 0 has no shows
+  EXPECT_THAT(op.values("BatchSize0@GRAD"), ElementsAre(1, 1));
+  EXPECT_THAT(op.values("BatchSum0@GRAD"), ElementsAre(2, 5));
+  EXPECT_NEAR(op.values("BatchSquareSum0@GRAD")[1], 16.001, 1e-4);
+}
+
+TEST(Interp, ASizeBelowOneIsRefused) {
+  RunOp op("nearest_interp_v2");
+  op.in("X", {1, 1, 2, 2}, {1}).in("OutSize", {2}, {4, 0}, DType::kInt32).out("Out");
+  op.attr("out_h", 4).attr("out_w", 4);
+  EXPECT_EQ(op.run_text(), "cannot resize spatial dim 1 from 2 to 0");
+}
+
+TEST(DeformableConv, GradientsAgreeWithFiniteDifferences) {
+  RunOp op("deformable_conv");
+  op.in("Input", {1, 4, 4, 5}, numbers(80), DType::kFloat64)
+      .in("Offset", {1, 16, 3, 4}, numbers(192, 2), DType::kFloat64)
+      .in("Filter", {2, 2, 2, 2}, numbers(16, 3), DType::kFloat64)
+      .in("Mask", {1, 8, 3, 4}, numbers(96, 4), DType::kFloat64)
+      .out("Output")
+      .attr("groups", 2)
+      .attr("deformable_groups", 2);
+  EXPECT_LT(op.gradient_error({"Input", "Offset", "Filter", "Mask"}, "Output0"), 1e-5);
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/op_attrs.h"
+#include "framework/program.h"
+
+namespace millrace::kernels {
+
+/// A program of one op, and its gradient ops if asked for, that runs through the executor. Vars are
+/// named after slot and position: X0, X1, Out0, Out0@GRAD. Numbers are given and read as doubles,
+/// whatever the element type.
+class RunOp {
+ public:
+  explicit RunOp(llvm::StringRef type);
+
+  /// Adds a fed var to an input slot. values may be empty for an empty tensor; one value fills all.
+  RunOp& in(llvm::StringRef slot, const Dims& dims, std::vector<double> values,
+            DType dtype = DType::kFloat32, Lod lod = {});
+  /// Adds count vars without a shape to an output slot.
+  RunOp& out(llvm::StringRef slot, int count = 1);
+  /// The output is the var of the first input of that slot.
+  RunOp& out_in_place(llvm::StringRef slot, llvm::StringRef input_slot);
+  template <typename T>
+  RunOp& attr(llvm::StringRef name, T value) {
+    op_->set_attr(name, make_attr(std::move(value)));
+    return *this;
+  }
+  RunOp& ints(llvm::StringRef name, std::vector<int32_t> value) {
+    return attr(name, std::move(value));
+  }
+
+  /// Appends the gradient ops for these input slots; feed Out0@GRAD and so on with feed().
+  RunOp& with_grad(const std::vector<std::string>& wanted_slots);
+  /// A var of any name that is fed.
+  RunOp& feed(const std::string& name, const Dims& dims, std::vector<double> values,
+              DType dtype = DType::kFloat32, Lod lod = {});
+
+  /// Runs and fetches every output.
+  Status run(int threads = 1);
+  /// "ok", or the message of the error.
+  std::string run_text(int threads = 1);
+
+  /// Results of the last run.
+  [[nodiscard]] const Value& value(const std::string& name) const { return results_.at(name); }
+  [[nodiscard]] const Tensor& tensor(const std::string& name) const;
+  [[nodiscard]] std::vector<double> values(const std::string& name) const;
+
+  /// Largest difference between the gradient ops and finite differences of sum(w * output) for the
+  /// element-wise weights w = 0.5, 0.75, 1, ..., relative to 1 + |gradient|. Inputs should be f64.
+  /// Adds a failure if a run fails.
+  double gradient_error(const std::vector<std::string>& wanted_slots, const std::string& output);
+
+ private:
+  double weighted_sum(const std::string& output);
+
+  std::unique_ptr<Program> program_;
+  Op* op_;
+  executor::NamedValues feeds_;
+  std::vector<std::string> outputs_;
+  std::map<std::string, Value> results_;
+};
+
+}  // namespace millrace::kernels
