@@ -226,6 +226,25 @@ TEST(BatchNorm, GradientsAgreeWithFiniteDifferencesInBothLayouts) {
   }
 }
 
+TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
+  for (const char* const activation : {"identity", "leaky_relu", "elu"}) {
+    RunOp op("inplace_abn");
+    op.in("X", {2, 3, 5, 2}, numbers(60), DType::kFloat64)
+        .in("Scale", {3}, {0.7, -1.2, 2}, DType::kFloat64)
+        .in("Bias", {3}, {0.5}, DType::kFloat64)
+        .in("Mean", {3}, {0}, DType::kFloat64)
+        .in("Variance", {3}, {1}, DType::kFloat64)
+        .out("Y")
+        .out_in_place("MeanOut", "Mean")
+        .out_in_place("VarianceOut", "Variance")
+        .out("SavedMean")
+        .out("SavedVariance")
+        .attr("alpha", 0.25F)
+        .attr("activation", activation);
+    EXPECT_LT(op.gradient_error({"X", "Scale", "Bias"}, "Y0"), 1e-6) << activation;
+  }
+}
+
 TEST(BatchNorm, AScaleOfTheWrongLengthIsRefused) {
   RunOp op("batch_norm_grad");
   op.in("X", {2, 3}, {1})

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <string>
 
+#include "kernels/cpu/nn/batch_norm_grad.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/cpu/nn/nn.h"
 
@@ -168,7 +169,9 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
   return Ok();
 }
 
-StatusOr<Kernel> batch_norm(const KernelSetup& op) {
+}  // namespace
+
+StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
   const ForwardArgs args(op);
   return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
@@ -177,11 +180,9 @@ StatusOr<Kernel> batch_norm(const KernelSetup& op) {
   });
 }
 
-}  // namespace
-
 void add_batch_norm(KernelRegistry& registry) {
-  registry.add("batch_norm", batch_norm);
-  registry.add("sync_batch_norm", batch_norm);
+  registry.add("batch_norm", batch_norm_kernel);
+  registry.add("sync_batch_norm", batch_norm_kernel);
 }
 
 }  // namespace millrace::kernels

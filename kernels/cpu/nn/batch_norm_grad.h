@@ -4,6 +4,9 @@
 
 namespace millrace::kernels {
 
+/// Maker of the kernel of batch_norm, which other ops begin with.
+StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op);
+
 /// Operands of the gradient of a batch normalisation; vectors have one element a channel, absent
 /// ones are null.
 template <typename T>

@@ -16,6 +16,7 @@ void add_deformable_conv(KernelRegistry& registry);
 void add_fsp(KernelRegistry& registry);
 void add_group_norm(KernelRegistry& registry);
 void add_im2sequence(KernelRegistry& registry);
+void add_inplace_abn(KernelRegistry& registry);
 void add_interp(KernelRegistry& registry);
 void add_layer_norm(KernelRegistry& registry);
 void add_lrn(KernelRegistry& registry);

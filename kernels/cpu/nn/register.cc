@@ -15,6 +15,7 @@ void add_nn_kernels(KernelRegistry& registry) {
   add_fsp(registry);
   add_group_norm(registry);
   add_im2sequence(registry);
+  add_inplace_abn(registry);
   add_interp(registry);
   add_layer_norm(registry);
   add_lrn(registry);

@@ -1,0 +1,157 @@
+// What the reference corpus does not cover of the kernels of ops/vision and ops/detection.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/run_op.h"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<double> numbers(size_t count, unsigned start = 1) {
+  std::vector<double> values(count);
+  unsigned state = start * 2654435761U + 12345U;
+  for (double& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<double>(state >> 16U) / 32768.0 - 1.0;
+  }
+  return values;
+}
+
+TEST(SpaceToDepth, PutsThePlaceInTheBlockBeforeTheChannel) {
+  RunOp op("space_to_depth");
+  op.in("X", {1, 2, 2, 2}, {0, 1, 2, 3, 10, 11, 12, 13}).out("Out").attr("blocksize", int64_t{2});
+  op.with_grad({"X"}).feed("Out0@GRAD", {1, 8, 1, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(0, 10, 1, 11, 2, 12, 3, 13));
+  EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
+}
+
+TEST(GridSampler, GradientsAgreeWithFiniteDifferencesInSpace) {
+  for (const char* const padding : {"zeros", "border", "reflection"}) {
+    RunOp op("grid_sampler");
+    op.in("X", {1, 2, 3, 4, 3}, numbers(72), DType::kFloat64)
+        .in("Grid", {1, 2, 2, 2, 3}, numbers(24, 2), DType::kFloat64)
+        .out("Output")
+        .attr("padding_mode", padding)
+        .attr("align_corners", false);
+    EXPECT_LT(op.gradient_error({"X", "Grid"}, "Output0"), 1e-5) << padding;
+  }
+}
+
+TEST(GridSampler, PointsThatAreNoNumbersReadNothing) {
+  RunOp op("grid_sampler");
+  op.in("X", {1, 1, 2, 2}, {1})
+      .in("Grid", {1, 1, 2, 2}, {std::nan(""), 0, 1e30, -1e30})
+      .out("Output");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Output0"), ElementsAre(0, 0));
+}
+
+TEST(RoiPool, RegionsOfMoreImagesThanThereAreAreRefused) {
+  RunOp op("roi_pool");
+  op.in("X", {1, 1, 4, 4}, {1})
+      .in("ROIs", {2, 4}, {0}, DType::kFloat32, Lod({{0, 1, 2}}))
+      .out("Out")
+      .out("Argmax");
+  EXPECT_EQ(op.run_text(), "2 images have 2 regions, expected 1 images and 2 regions");
+}
+
+TEST(RoiAlign, CoordinatesBeyondAllImagesAreRefused) {
+  RunOp op("roi_align");
+  op.in("X", {1, 1, 4, 4}, {1})
+      .in("ROIs", {1, 4}, {0, 0, 1e9, 1e9}, DType::kFloat32, Lod({{0, 1}}))
+      .out("Out");
+  EXPECT_THAT(op.run_text(), HasSubstr("ROIs has coordinate 1000000000"));
+}
+
+TEST(TargetAssign, UnmatchedPredictionsGetTheMismatchValue) {
+  RunOp op("target_assign");
+  op.in("X", {3, 1, 2}, {1, 2, 3, 4, 5, 6}, DType::kFloat32, Lod({{0, 2, 3}}))
+      .in("MatchIndices", {2, 3}, {1, -1, 0, -1, 0, -1}, DType::kInt32)
+      .in("NegIndices", {2, 1}, {1, 2}, DType::kInt32, Lod({{0, 1, 2}}))
+      .out("Out")
+      .out("OutWeight")
+      .attr("mismatch_value", 9);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(3, 4, 9, 9, 1, 2, 9, 9, 5, 6, 9, 9));
+  EXPECT_THAT(op.values("OutWeight0"), ElementsAre(1, 1, 1, 0, 1, 1));
+}
+
+TEST(TargetAssign, ATargetThatTheImageDoesNotHaveIsRefused) {
+  RunOp op("target_assign");
+  op.in("X", {1, 1, 1}, {1}, DType::kFloat32, Lod({{0, 1}}))
+      .in("MatchIndices", {1, 1}, {1}, DType::kInt32)
+      .out("Out")
+      .out("OutWeight");
+  EXPECT_EQ(op.run_text(), "MatchIndices has target 1 of image 0, which has 1");
+}
+
+TEST(MineHardExamples, TakesTheLargestLossesByTheNumberOfMatches) {
+  RunOp op("mine_hard_examples");
+  op.in("ClsLoss", {1, 5}, {0.1, 0.9, 0.5, 0.7, 0.8})
+      .in("MatchIndices", {1, 5}, {0, -1, -1, -1, -1}, DType::kInt32)
+      .in("MatchDist", {1, 5}, {0.9, 0.1, 0.1, 0.1, 0.6})
+      .out("NegIndices")
+      .out("UpdatedMatchIndices")
+      .attr("neg_pos_ratio", 2.0F);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("NegIndices0"), ElementsAre(1, 3));  // 4 overlaps too much
+  EXPECT_EQ(op.tensor("NegIndices0").lod(), Lod({{0, 2}}));
+}
+
+TEST(CollectFpnProposals, KeepsTheBestOfAllLevelsByImage) {
+  RunOp op("collect_fpn_proposals");
+  op.in("MultiLevelRois", {2, 4}, {1, 1, 1, 1, 2, 2, 2, 2}, DType::kFloat32, Lod({{0, 1, 2}}))
+      .in("MultiLevelRois", {1, 4}, {3}, DType::kFloat32, Lod({{0, 1, 1}}))
+      .in("MultiLevelScores", {2, 1}, {0.2, 0.9}, DType::kFloat32, Lod({{0, 1, 2}}))
+      .in("MultiLevelScores", {1, 1}, {0.5}, DType::kFloat32, Lod({{0, 1, 1}}))
+      .out("FpnRois")
+      .out("RoisNum")
+      .attr("post_nms_topN", 2);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("FpnRois0"), ElementsAre(3, 3, 3, 3, 2, 2, 2, 2));
+  EXPECT_EQ(op.tensor("FpnRois0").lod(), Lod({{0, 1, 2}}));
+  EXPECT_THAT(op.values("RoisNum0"), ElementsAre(1, 1));
+}
+
+TEST(MulticlassNms, PolygonsAreNotSupported) {
+  RunOp op("multiclass_nms");
+  op.in("BBoxes", {1, 2, 8}, {1}).in("Scores", {1, 1, 2}, {1}).out("Out");
+  op.attr("score_threshold", 0.1F).attr("nms_top_k", 1).attr("keep_top_k", 1);
+  EXPECT_THAT(op.run_text(), HasSubstr("polygons are not supported"));
+}
+
+TEST(YoloLoss, ALabelWithoutClassIsRefused) {
+  RunOp op("yolov3_loss");
+  op.in("X", {1, 7, 2, 2}, {0})
+      .in("GTBox", {1, 1, 4}, {0.5})
+      .in("GTLabel", {1, 1}, {2}, DType::kInt32)
+      .out("Loss")
+      .out("ObjectnessMask")
+      .out("GTMatchMask")
+      .ints("anchors", {8, 8})
+      .ints("anchor_mask", {0})
+      .attr("class_num", 2);
+  EXPECT_EQ(op.run_text(), "GTLabel has class 2, there are 2");
+}
+
+TEST(YoloLoss, TheGradientAgreesWithFiniteDifferences) {
+  RunOp op("yolov3_loss");
+  op.in("X", {1, 14, 2, 2}, numbers(56), DType::kFloat64)
+      .in("GTBox", {1, 2, 4}, {0.3, 0.3, 0.2, 0.3, 0.8, 0.7, 0.4, 0.5}, DType::kFloat64)
+      .in("GTLabel", {1, 2}, {1, 0}, DType::kInt32)
+      .in("GTScore", {1, 2}, {0.9, 0.6}, DType::kFloat64)
+      .out("Loss")
+      .out("ObjectnessMask")
+      .out("GTMatchMask")
+      .ints("anchors", {12, 16, 30, 30})
+      .ints("anchor_mask", {0, 1})
+      .attr("class_num", 2);
+  EXPECT_LT(op.gradient_error({"X"}, "Loss0"), 1e-5);
+}
+
+}  // namespace
+}  // namespace millrace::kernels
