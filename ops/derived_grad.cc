@@ -29,7 +29,11 @@ Status infer_grad(InferContext& ctx) {
   for (const SlotDef& slot : ctx.def().outputs()) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
     if (source.empty()) continue;
-    const size_t count = std::min(ctx.output_count(slot.name), ctx.input_count(source));
+    // places, not vars: one that holds the placeholder @EMPTY@ still counts
+    const Slot* const outputs = ctx.op().find_output(slot.name);
+    const Slot* const inputs = ctx.op().find_input(source);
+    if (outputs == nullptr || inputs == nullptr) continue;
+    const size_t count = std::min(outputs->args.size(), inputs->args.size());
     for (size_t i = 0; i < count; ++i) {
       VarMeta meta = ctx.input(source, i);
       if (spec.drops_lod) meta.lod_level = 0;

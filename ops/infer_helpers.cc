@@ -100,7 +100,11 @@ Status infer_unary_bool(InferContext& ctx) {
 }
 
 void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef output_slot) {
-  const size_t count = std::min(ctx.input_count(input_slot), ctx.output_count(output_slot));
+  // places, not vars: one that holds the placeholder @EMPTY@ still counts
+  const Slot* const inputs = ctx.op().find_input(input_slot);
+  const Slot* const outputs = ctx.op().find_output(output_slot);
+  if (inputs == nullptr || outputs == nullptr) return;
+  const size_t count = std::min(inputs->args.size(), outputs->args.size());
   for (size_t i = 0; i < count; ++i) ctx.set_output(output_slot, ctx.input(input_slot, i), i);
 }
 

@@ -86,6 +86,18 @@ void Tensor::bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity)
   owner_ = std::move(owner);
   data_ = data;
   capacity_ = capacity;
+  dims_.assign(1, 0);
+  numel_ = 0;
+}
+
+void Tensor::swap(Tensor& other) noexcept {
+  std::swap(dims_, other.dims_);
+  std::swap(numel_, other.numel_);
+  std::swap(data_, other.data_);
+  std::swap(capacity_, other.capacity_);
+  std::swap(owner_, other.owner_);
+  std::swap(lod_, other.lod_);
+  std::swap(dtype_, other.dtype_);
 }
 
 void Tensor::reset() {

@@ -51,8 +51,12 @@ inline constexpr DType kDTypeOf<double> = DType::kFloat64;
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(Tensor&&) noexcept = default;
+  /// What was moved from is as if it was never resized.
+  Tensor(Tensor&& other) noexcept { swap(other); }
+  Tensor& operator=(Tensor&& other) noexcept {
+    Tensor(std::move(other)).swap(*this);
+    return *this;
+  }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor() = default;
@@ -115,10 +119,11 @@ class Tensor {
   [[nodiscard]] bool shares_memory_with(const Tensor& other) const { return data_ == other.data_; }
 
   /// Uses memory of somebody who outlives the tensor or whom owner keeps alive; bytes of it are
-  /// reused by resize() as long as they suffice.
+  /// reused by resize() as long as they suffice. The dims are [0] until then.
   void bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity);
   /// Drops memory, dims and LoD.
   void reset();
+  void swap(Tensor& other) noexcept;
 
  private:
   Dims dims_;

@@ -1,0 +1,129 @@
+#include "framework/tensor/tensor.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/tensor/scope.h"
+
+namespace millrace {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tensor floats(std::vector<int64_t> dims, std::vector<float> values) {
+  Tensor tensor;
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
+  std::copy(values.begin(), values.end(), tensor.data<float>());
+  return tensor;
+}
+
+TEST(Tensor, KeepsItsMemoryWhereItSuffices) {
+  Tensor tensor = floats({4}, {1, 2, 3, 4});
+  const std::byte* const before = tensor.raw();
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {2}).ok());
+  EXPECT_EQ(tensor.raw(), before);
+  EXPECT_EQ(tensor.numel(), 2);
+}
+
+TEST(Tensor, TakesNewMemoryIfSomebodySharesTheOld) {
+  Tensor tensor = floats({2}, {1, 2});
+  const Tensor view = tensor.share();
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {2}).ok());
+  EXPECT_FALSE(tensor.shares_memory_with(view));
+  EXPECT_THAT(view.values<float>(), ElementsAre(1, 2));
+}
+
+TEST(Tensor, IsEmptyOnceMovedFrom) {
+  Tensor tensor = floats({2}, {1, 2});
+  Tensor taken = std::move(tensor);
+  EXPECT_FALSE(tensor.initialized());  // NOLINT(bugprone-use-after-move)
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {2}).ok());
+  EXPECT_FALSE(tensor.shares_memory_with(taken));
+  EXPECT_THAT(taken.values<float>(), ElementsAre(1, 2));
+}
+
+TEST(Tensor, RefusesDimsThatNoTensorHas) {
+  Tensor tensor;
+  EXPECT_THAT(tensor.resize(DType::kFloat32, {2, -1}).message(),
+              HasSubstr("no tensor has the dims [2, -1]"));
+  constexpr int64_t kHuge = int64_t{1} << 40;
+  EXPECT_EQ(tensor.resize(DType::kFloat32, {kHuge, kHuge}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(tensor.resize(DType::kFloat32, {int64_t{1} << 60}).code(), StatusCode::kResource);
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, {0, kHuge}).ok());
+}
+
+TEST(Tensor, SharesRows) {
+  const Tensor tensor = floats({3, 2}, {1, 2, 3, 4, 5, 6});
+  const Tensor rows = tensor.share_rows(1, 3);
+  EXPECT_THAT(rows.dims(), ElementsAre(2, 2));
+  EXPECT_THAT(rows.values<float>(), ElementsAre(3, 4, 5, 6));
+}
+
+TEST(Tensor, HasNoElementsInBoundMemoryBeforeItIsResized) {
+  std::vector<std::byte> memory(64);
+  Tensor tensor;
+  tensor.bind(nullptr, memory.data(), memory.size());
+  EXPECT_EQ(tensor.numel(), 0);
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {}).ok());
+  EXPECT_EQ(tensor.raw(), memory.data());
+  EXPECT_EQ(tensor.numel(), 1);
+}
+
+TEST(Lod, ChecksItsOffsets) {
+  EXPECT_TRUE(Lod({{0, 2, 3}, {0, 1, 4, 4}}).check(4).ok());
+  EXPECT_THAT(Lod({{1, 4}}).check(4).message(), HasSubstr("a first offset of 0, found 1"));
+  EXPECT_THAT(Lod({{0, 5, 2, 4}}).check(4).message(), HasSubstr("at least 5 at 2, found 2"));
+  EXPECT_THAT(Lod({{0, 3}}).check(4).message(),
+              HasSubstr("a last offset of 4 (the rows), found 3"));
+  EXPECT_THAT(Lod({{0, 1}, {0, 2, 4}}).check(4).message(),
+              HasSubstr("a last offset of 2 (the entries of the next level), found 1"));
+}
+
+TEST(Float16, RoundsToNearestEven) {
+  for (const float value : {0.0F, 1.0F, -2.5F, 65504.0F, 6.103515625e-05F, 5.9604644775390625e-08F})
+    EXPECT_EQ(static_cast<float>(Float16(value)), value);
+  EXPECT_EQ(static_cast<float>(Float16(2049.0F)), 2048.0F);
+  EXPECT_EQ(static_cast<float>(Float16(2051.0F)), 2052.0F);
+  EXPECT_TRUE(std::isinf(static_cast<float>(Float16(65520.0F))));
+  EXPECT_TRUE(std::isnan(static_cast<float>(Float16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(Bfloat16, RoundsToNearestEven) {
+  EXPECT_EQ(static_cast<float>(Bfloat16(1.0F)), 1.0F);
+  EXPECT_EQ(static_cast<float>(Bfloat16(1.00390625F)), 1.0F);
+  EXPECT_EQ(static_cast<float>(Bfloat16(1.01171875F)), 1.015625F);
+  EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+TEST(Scope, FindsNamesInEnclosingScopes) {
+  Scope root;
+  Scope child(&root);
+  root.local("a").as<Tensor>() = floats({1}, {1});
+  EXPECT_EQ(child.find("a"), root.find_local("a"));
+  EXPECT_EQ(child.find_local("a"), nullptr);
+  EXPECT_EQ(&child.root(), &root);
+  child.local("a").as<Strings>() = {"x"};
+  EXPECT_TRUE(child.find("a")->holds<Strings>());
+}
+
+TEST(Value, ClonesWhatItHolds) {
+  Value value;
+  auto& rows = value.as<SelectedRows>();
+  rows.rows = {3, 1};
+  rows.height = 5;
+  rows.value = floats({2, 1}, {7, 8});
+  const auto copy = clone(value);
+  ASSERT_TRUE(copy.ok());
+  const auto* const copied = copy->get_if<SelectedRows>();
+  ASSERT_NE(copied, nullptr);
+  EXPECT_FALSE(copied->value.shares_memory_with(rows.value));
+  EXPECT_THAT(copied->value.values<float>(), ElementsAre(7, 8));
+  EXPECT_THAT(copied->rows, ElementsAre(3, 1));
+}
+
+}  // namespace
+}  // namespace millrace
