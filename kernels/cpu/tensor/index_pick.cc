@@ -1,0 +1,85 @@
+#include "kernels/cpu/index.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/strided.h"
+#include "kernels/cpu/tensor/index_add.h"
+#include "kernels/cpu/tensor/tensor.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+// index_sample: from each row the elements that the same row of an index names.
+namespace millrace::kernels {
+namespace {
+
+Status check_matrices(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
+  if (x.rank() == 2 && index.rank() == 2 && x.dims()[0] == index.dims()[0]) return Ok();
+  return ctx.error("X {} and Index {} must be matrices of as many rows", describe(x),
+                   describe(index));
+}
+
+// Calls fn(element of the index, element of x).
+template <typename I, typename Fn>
+void each_pick(const I* index, int64_t rows, int64_t count, int64_t width, Fn&& fn) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t j = 0; j < count; ++j)
+      fn(r * count + j, r * width + static_cast<int64_t>(index[r * count + j]));
+  }
+}
+
+StatusOr<Kernel> index_sample(const KernelSetup& op) {
+  const ArgIndex x_arg = op.input("X");
+  const ArgIndex index_arg = op.input("Index");
+  const ArgIndex out_arg = op.output("Out");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& x = ctx.in(x_arg);
+    const Tensor& index = ctx.in(index_arg);
+    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, x, index));
+    return with_index(index, "Index", [&](const auto* at) -> Status {
+      MILLRACE_RETURN_IF_ERROR(check_range(at, index.numel(), x.dims()[1], "Index"));
+      return dispatch<AllTypes>(x.dtype(), [&](auto tag) -> Status {
+        using T = typename decltype(tag)::type;
+        T* const out = ctx.out(out_arg).data<T>();
+        each_pick(at, index.dims()[0], index.dims()[1], x.dims()[1],
+                  [&](int64_t to, int64_t from) { out[to] = x.data<T>()[from]; });
+        return Ok();
+      });
+    });
+  });
+}
+
+StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
+  const ArgIndex index_arg = op.input("Index");
+  const ArgIndex grad_arg = op.input("Out@GRAD");
+  const ArgIndex x_grad = op.output("X@GRAD");
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    Tensor* const to = ctx.find_out(x_grad);
+    if (to == nullptr) return Ok();
+    fill_zero(ctx.device(), *to);
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
+    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, *to, *index));
+    if (grad->numel() != index->numel() || grad->dtype() != to->dtype())
+      return ctx.error("Out@GRAD {} must have the shape of Index {}", describe(*grad),
+                       describe(*index));
+    return with_index(*index, "Index", [&](const auto* at) -> Status {
+      MILLRACE_RETURN_IF_ERROR(check_range(at, index->numel(), to->dims()[1], "Index"));
+      return dispatch<AddTypes>(to->dtype(), [&](auto tag) -> Status {
+        using T = typename decltype(tag)::type;
+        T* const dx = to->data<T>();
+        each_pick(at, index->dims()[0], index->dims()[1], to->dims()[1],
+                  [&](int64_t from, int64_t place) {
+                    dx[place] = static_cast<T>(dx[place] + grad->data<T>()[from]);
+                  });
+        return Ok();
+      });
+    });
+  });
+}
+
+}  // namespace
+
+void add_index_pick(KernelRegistry& registry) {
+  registry.add("index_sample", index_sample);
+  registry.add("index_sample_grad", index_sample_grad);
+}
+
+}  // namespace millrace::kernels
