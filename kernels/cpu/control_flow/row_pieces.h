@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+
+/// Runs of rows picked from tensors, and the LoD of what they make together.
+class RowPieces {
+ public:
+  /// \param levels  LoD levels of the result
+  explicit RowPieces(size_t levels) : lod_(levels, LodLevel{0}) {}
+
+  /// Appends an entry of a LoD level of x with everything below it; level lod().size() means rows.
+  /// Errors: x has no such entry.
+  Status append(const Tensor& x, size_t level, int64_t entry) {
+    const Lod& lod = x.lod();
+    const int64_t entries = level < lod.size() ? lod.sequences(level)
+                            : x.rank() == 0    ? 1
+                                               : x.dims()[0];
+    if (entry < 0 || entry >= entries) {
+      return KernelContext::error("entry {} of {} is missing: there are {} on LoD level {}", entry,
+                                  describe(x), entries, level);
+    }
+    int64_t begin = entry;
+    int64_t end = entry + 1;
+    for (size_t j = level; j < lod.size(); ++j) {
+      const auto offsets = lod.level(j);
+      if (j - level < lod_.size()) {
+        LodLevel& out = lod_[j - level];
+        for (int64_t e = begin; e < end; ++e) {
+          const auto at = static_cast<size_t>(e);
+          out.push_back(out.back() + offsets[at + 1] - offsets[at]);
+        }
+      }
+      begin = offsets[static_cast<size_t>(begin)];
+      end = offsets[static_cast<size_t>(end)];
+    }
+    pieces_.push_back({&x, begin, end});
+    rows_ += end - begin;
+    return Ok();
+  }
+
+  /// The LoD below the entries appended.
+  [[nodiscard]] std::vector<LodLevel>& lod() { return lod_; }
+  [[nodiscard]] int64_t rows() const { return rows_; }
+
+  /// Writes the rows one behind the other. out gets the dims of like with other rows; it must not
+  /// be one of the tensors the pieces are of. Errors: kResource.
+  Status write(const Tensor& like, Tensor& out) const {
+    Dims dims(like.dims().begin(), like.dims().end());
+    if (dims.empty()) dims.push_back(1);
+    const int64_t row = like.rank() == 0 || like.dims()[0] == 0 ? 0 : like.bytes() / like.dims()[0];
+    dims[0] = rows_;
+    MILLRACE_RETURN_IF_ERROR(out.resize(like.dtype(), dims));
+    std::byte* to = out.raw();
+    for (const Piece& piece : pieces_) {
+      const int64_t width = piece.of->rank() == 0 || piece.of->dims()[0] == 0
+                                ? 0
+                                : piece.of->bytes() / piece.of->dims()[0];
+      if (piece.begin == piece.end) continue;
+      if (piece.of->dtype() != like.dtype() || (row != 0 && width != row))
+        return KernelContext::error("rows of {} and {} cannot be in one tensor",
+                                    describe(*piece.of), describe(like));
+      const auto bytes = static_cast<size_t>((piece.end - piece.begin) * width);
+      std::memcpy(to, piece.of->raw() + piece.begin * width, bytes);
+      to += bytes;
+    }
+    return Ok();
+  }
+
+ private:
+  struct Piece {
+    const Tensor* of;
+    int64_t begin;
+    int64_t end;
+  };
+  std::vector<Piece> pieces_;
+  std::vector<LodLevel> lod_;
+  int64_t rows_ = 0;
+};
+
+}  // namespace millrace::kernels
