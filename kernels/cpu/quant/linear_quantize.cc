@@ -1,0 +1,163 @@
+#include "kernels/cpu/quant/quant.h"
+#include "kernels/cpu/strided.h"
+#include "kernels/cpu/tensor/along_axis.h"
+
+// quantize_linear and dequantize_linear: integers kept in floating point, by one scale or one a
+// channel. A zero point moves the integers.
+namespace millrace::kernels {
+namespace {
+
+struct LinearArgs {
+  explicit LinearArgs(const KernelSetup& op)
+      : x(op.input("X")),
+        scale(op.input("Scale")),
+        zero(op.input("ZeroPoint")),
+        in_accum(op.input("InAccum")),
+        in_state(op.input("InState")),
+        y(op.output("Y")),
+        out_scale(op.output("OutScale")),
+        out_accum(op.output("OutAccum")),
+        out_state(op.output("OutState")),
+        axis(op.attr<int64_t>("quant_axis")),
+        rate(op.attr<float>("moving_rate")),
+        is_test(op.attr<bool>("is_test")),
+        only_observer(op.attr<bool>("only_observer")),
+        grid(op, false) {}
+  ArgIndex x, scale, zero, in_accum, in_state;
+  ArgIndex y, out_scale, out_accum, out_state;
+  int64_t axis;
+  float rate;
+  bool is_test;
+  bool only_observer;
+  Grid grid;
+};
+
+// The tensor by channels, and the scales that go with it.
+StatusOr<AxisView> view_of(const KernelContext& ctx, const LinearArgs& args) {
+  const Tensor& x = ctx.in(args.x);
+  if (args.axis >= static_cast<int64_t>(x.rank()))
+    return ctx.error("attribute 'quant_axis' is {}, expected -1 or a dim of X {}", args.axis,
+                     describe(x));
+  const int64_t all[] = {1, x.numel()};
+  return args.axis < 0 ? AxisView(all, 0) : AxisView(x.dims(), static_cast<size_t>(args.axis));
+}
+
+// \returns null for a zero point that is absent
+template <typename T>
+StatusOr<const T*> per_channel(const KernelContext& ctx, ArgIndex arg, const char* slot,
+                               const AxisView& view, DType dtype) {
+  const Tensor* const tensor = ctx.find_in(arg);
+  if (tensor == nullptr) return static_cast<const T*>(nullptr);
+  if (tensor->dtype() != dtype) {
+    return ctx.error("{} must be of the type of X, found {}", slot, describe(*tensor));
+  }
+  if (tensor->numel() == view.size) return tensor->data<T>();
+  return ctx.error("{} must have {} elements, found {}", slot, view.size, describe(*tensor));
+}
+
+// Takes the maxima of the channels into the moving average, which gives the scales.
+template <typename T>
+void update_scales(const KernelContext& ctx, const LinearArgs& args, const AxisView& view,
+                   const T* x, std::vector<T>& scales) {
+  const Tensor* const state = ctx.find_in(args.in_state);
+  const Tensor* const accum = ctx.find_in(args.in_accum);
+  for (int64_t c = 0; c < view.size; ++c) {
+    T largest{};
+    for (int64_t o = 0; o < view.outer; ++o)
+      largest =
+          std::max(largest, largest_magnitude(x + (o * view.size + c) * view.inner, view.inner));
+    scales[static_cast<size_t>(c)] = largest;
+  }
+  if (view.size != 1 || state == nullptr || accum == nullptr || state->dtype() != kDTypeOf<T> ||
+      accum->dtype() != kDTypeOf<T> || state->numel() != 1 || accum->numel() != 1)
+    return;
+  const T count = static_cast<T>(args.rate) * *state->data<T>() + T(1);
+  const T sum = static_cast<T>(args.rate) * *accum->data<T>() + scales[0];
+  scales[0] = sum / count;
+  if (Tensor* const out = ctx.find_out(args.out_state)) *out->data<T>() = count;
+  if (Tensor* const out = ctx.find_out(args.out_accum)) *out->data<T>() = sum;
+}
+
+template <typename T>
+Status quantize_as(const KernelContext& ctx, const LinearArgs& args) {
+  const Tensor& x = ctx.in(args.x);
+  MILLRACE_ASSIGN_OR_RETURN(const AxisView view, view_of(ctx, args));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const given,
+                            per_channel<T>(ctx, args.scale, "Scale", view, x.dtype()));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const zero,
+                            per_channel<T>(ctx, args.zero, "ZeroPoint", view, x.dtype()));
+  std::vector<T> scales(static_cast<size_t>(view.size));
+  if (args.is_test) {
+    if (given == nullptr) return ctx.error("input Scale holds no tensor");
+    std::copy(given, given + view.size, scales.begin());
+  } else {
+    update_scales(ctx, args, view, x.data<T>(), scales);
+  }
+  if (Tensor* const out = ctx.find_out(args.out_scale); out != nullptr && !args.is_test)
+    std::copy(scales.begin(), scales.end(), out->data<T>());
+  Tensor& y = ctx.out(args.y);
+  if (args.only_observer) {
+    copy_bytes(ctx.device(), y.raw(), x.raw(), x.bytes());
+    return Ok();
+  }
+  for (int64_t r = 0; r < view.outer * view.size; ++r) {
+    const auto c = static_cast<size_t>(r % view.size);
+    T* const to = y.data<T>() + r * view.inner;
+    round_to_grid(x.data<T>() + r * view.inner, to, view.inner, scales[c], args.grid);
+    if (zero == nullptr || zero[c] == T{}) continue;
+    for (int64_t i = 0; i < view.inner; ++i) to[i] += zero[c];
+  }
+  return Ok();
+}
+
+template <typename T>
+Status dequantize_as(const KernelContext& ctx, const LinearArgs& args) {
+  const Tensor& x = ctx.in(args.x);
+  MILLRACE_ASSIGN_OR_RETURN(const AxisView view, view_of(ctx, args));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const scales,
+                            per_channel<T>(ctx, args.scale, "Scale", view, x.dtype()));
+  MILLRACE_ASSIGN_OR_RETURN(const T* const zero,
+                            per_channel<T>(ctx, args.zero, "ZeroPoint", view, x.dtype()));
+  if (scales == nullptr) return ctx.error("input Scale holds no tensor");
+  Tensor& y = ctx.out(args.y);
+  if (args.only_observer) {
+    copy_bytes(ctx.device(), y.raw(), x.raw(), x.bytes());
+    return Ok();
+  }
+  for (int64_t r = 0; r < view.outer * view.size; ++r) {
+    const auto c = static_cast<size_t>(r % view.size);
+    const T middle = zero == nullptr ? T{} : zero[c];
+    const T factor = scales[c] / static_cast<T>(args.grid.bins);
+    const T* const from = x.data<T>() + r * view.inner;
+    T* const to = y.data<T>() + r * view.inner;
+    for (int64_t i = 0; i < view.inner; ++i) to[i] = (from[i] - middle) * factor;
+  }
+  return Ok();
+}
+
+StatusOr<Kernel> quantize_linear(const KernelSetup& op) {
+  const LinearArgs args(op);
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) -> Status {
+      return quantize_as<typename decltype(tag)::type>(ctx, args);
+    });
+  });
+}
+
+StatusOr<Kernel> dequantize_linear(const KernelSetup& op) {
+  const LinearArgs args(op);
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) -> Status {
+      return dequantize_as<typename decltype(tag)::type>(ctx, args);
+    });
+  });
+}
+
+}  // namespace
+
+void add_linear_quantize(KernelRegistry& registry) {
+  registry.add("quantize_linear", quantize_linear);
+  registry.add("dequantize_linear", dequantize_linear);
+}
+
+}  // namespace millrace::kernels
