@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "framework/types.h"
@@ -13,61 +14,166 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json facts_json(const VarFacts& facts) {
-  return Json{{"name", facts.name},           {"shape", facts.shape},
-              {"dtype", facts.dtype},         {"type", facts.type},
-              {"lod_level", facts.lod_level}, {"persistable", facts.persistable}};
+// Writes the file front to back, one space a level: a document tree of it takes ten times the
+// memory and, with many slices, more time than distributing the program.
+class SlicesText {
+ public:
+  SlicesText& key(const char* name) {
+    begin_item();
+    text_ += '"';
+    text_ += name;
+    text_ += "\": ";
+    after_key_ = true;
+    return *this;
+  }
+  void open(char bracket) {
+    begin_item();
+    text_ += bracket;
+    empty_.push_back(true);
+  }
+  void close(char bracket) {
+    const bool was_empty = empty_.back();
+    empty_.pop_back();
+    if (!was_empty) line();
+    text_ += bracket;
+  }
+  void value(const std::string& v) {
+    begin_item();
+    const bool plain = std::all_of(
+        v.begin(), v.end(), [](char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\'; });
+    if (plain) {
+      text_ += '"';
+      text_ += v;
+      text_ += '"';
+    } else {
+      text_ += Json(v).dump(-1, ' ', false, Json::error_handler_t::replace);
+    }
+  }
+  void value(int64_t v) {
+    begin_item();
+    text_ += fmt::format_int(v).c_str();
+  }
+  void value(int32_t v) { value(int64_t{v}); }
+  void value(bool v) { word(v ? "true" : "false"); }
+  void value(double v) { word(Json(v).dump()); }
+  template <typename T>
+  void value(const std::vector<T>& list) {
+    open('[');
+    for (const T& v : list) value(v);
+    close(']');
+  }
+  void value_or_null(const std::string& v) {
+    if (v.empty()) {
+      word("null");
+    } else {
+      value(v);
+    }
+  }
+  /// The document with a line feed at the end.
+  std::string take() {
+    text_ += '\n';
+    return std::move(text_);
+  }
+
+ private:
+  void word(const std::string& word) {
+    begin_item();
+    text_ += word;
+  }
+  // The comma and the line before a key or an element; nothing behind a key.
+  void begin_item() {
+    if (after_key_) {
+      after_key_ = false;
+      return;
+    }
+    if (empty_.empty()) return;
+    if (!empty_.back()) text_ += ',';
+    empty_.back() = false;
+    line();
+  }
+  void line() {
+    text_ += '\n';
+    text_.append(empty_.size(), ' ');
+  }
+
+  std::string text_;
+  std::vector<bool> empty_;  // of each open bracket
+  bool after_key_ = false;
+};
+
+void write_facts(SlicesText& out, const VarFacts& facts) {
+  out.open('{');
+  out.key("name").value(facts.name);
+  out.key("shape").value(facts.shape);
+  out.key("dtype").value(facts.dtype);
+  out.key("type").value(facts.type);
+  out.key("lod_level").value(facts.lod_level);
+  out.key("persistable").value(facts.persistable);
+  out.close('}');
 }
 
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
-}
-
-Json overview_json(const ProgramProperties& properties, const VarsDistributed& overview) {
-  Json out{{"is_distributed", properties.is_distributed},
-           {"is_chief", properties.is_chief},
-           {"ps_endpoint", text_or_null(properties.ps_endpoint)},
-           {"endpoints", properties.endpoints},
-           {"distributed_lookup_table", text_or_null(properties.distributed_lookup_table)},
-           {"vars", Json::array()}};
+void write_overview(SlicesText& out, const ProgramProperties& properties,
+                    const VarsDistributed& overview) {
+  out.open('{');
+  out.key("is_distributed").value(properties.is_distributed);
+  out.key("is_chief").value(properties.is_chief);
+  out.key("ps_endpoint").value_or_null(properties.ps_endpoint);
+  out.key("endpoints").value(properties.endpoints);
+  out.key("distributed_lookup_table").value_or_null(properties.distributed_lookup_table);
+  out.key("vars").open('[');
   for (const DistributedVar& var : overview.vars()) {
-    out["vars"].push_back(Json{{"origin", facts_json(var.origin)},
-                               {"slice", facts_json(var.slice)},
-                               {"is_slice", var.is_slice},
-                               {"block_id", var.block_id},
-                               {"offset", var.offset},
-                               {"vtype", var.vtype},
-                               {"endpoint", var.endpoint}});
+    out.open('{');
+    write_facts(out.key("origin"), var.origin);
+    write_facts(out.key("slice"), var.slice);
+    out.key("is_slice").value(var.is_slice);
+    out.key("block_id").value(var.block_id);
+    out.key("offset").value(var.offset);
+    out.key("vtype").value(var.vtype);
+    out.key("endpoint").value(var.endpoint);
+    out.close('}');
   }
-  return out;
+  out.close(']');
+  out.close('}');
 }
 
-Json origin_json(const OriginSlices& origin) {
-  Json slices = Json::array();
+void write_origin(SlicesText& out, const OriginSlices& origin) {
+  out.open('{');
+  out.key("name").value(origin.origin.name);
+  out.key("vtype").value(origin.vtype);
+  out.key("dtype").value(std::string(dtype_name(static_cast<DType>(origin.origin.dtype))));
+  out.key("dims").value(origin.origin.shape);
+  out.key("bytes").value(slice_bytes(origin.origin));
+  out.key("slices").open('[');
   for (const DistributedVar* const var : origin.slices) {
-    slices.push_back(Json{{"name", var->slice.name},
-                          {"endpoint", var->endpoint},
-                          {"block_id", var->block_id},
-                          {"offset", var->offset},
-                          {"dims", var->slice.shape},
-                          {"bytes", slice_bytes(var->slice)}});
+    out.open('{');
+    out.key("name").value(var->slice.name);
+    out.key("endpoint").value(var->endpoint);
+    out.key("block_id").value(var->block_id);
+    out.key("offset").value(var->offset);
+    out.key("dims").value(var->slice.shape);
+    out.key("bytes").value(slice_bytes(var->slice));
+    out.close('}');
   }
-  const std::string_view dtype = dtype_name(static_cast<DType>(origin.origin.dtype));
-  return Json{{"name", origin.origin.name},          {"vtype", origin.vtype},
-              {"dtype", std::string(dtype)},         {"dims", origin.origin.shape},
-              {"bytes", slice_bytes(origin.origin)}, {"slices", std::move(slices)}};
+  out.close(']');
+  out.close('}');
 }
 
-Json geo_json(const GeoFacts& geo) {
-  Json vars = Json::array();
+void write_geo(SlicesText& out, const GeoFacts& geo) {
+  out.open('{');
+  out.key("push_nums").value(geo.push_nums);
+  out.key("trainers").value(geo.trainers);
+  out.key("vars").open('[');
   for (const GeoVar& var : geo.vars) {
-    vars.push_back(Json{{"name", var.origin},
-                        {"var_names", var.var_names},
-                        {"sections", var.sections},
-                        {"epmap", var.epmap},
-                        {"is_sparse", var.is_sparse}});
+    out.open('{');
+    out.key("name").value(var.origin);
+    out.key("var_names").value(var.var_names);
+    out.key("sections").value(var.sections);
+    out.key("epmap").value(var.epmap);
+    out.key("is_sparse").value(var.is_sparse);
+    out.close('}');
   }
-  return Json{{"push_nums", geo.push_nums}, {"trainers", geo.trainers}, {"vars", std::move(vars)}};
+  out.close(']');
+  out.close('}');
 }
 
 }  // namespace
@@ -116,26 +222,31 @@ double imbalance(const std::vector<double>& shares) {
 }
 
 std::string slices_json(const ProgramProperties& properties, const VarsDistributed& overview) {
-  Json vars = Json::array();
-  for (const OriginSlices& origin : slices_by_origin(overview)) vars.push_back(origin_json(origin));
-  Json servers = Json::array();
+  SlicesText out;
+  out.open('{');
+  out.key("schema").value(std::string(kSlicesSchema));
+  out.key("version").value(kSlicesVersion);
+  write_overview(out.key("overview"), properties, overview);
+  out.key("vars").open('[');
+  for (const OriginSlices& origin : slices_by_origin(overview)) write_origin(out, origin);
+  out.close(']');
+  out.key("servers").open('[');
   std::vector<double> shares;
   for (const ServerBytes& server : bytes_by_server(properties, overview)) {
-    servers.push_back(Json{{"endpoint", server.endpoint},
-                           {"bytes", server.bytes()},
-                           {"param_bytes", server.param_bytes},
-                           {"state_bytes", server.state_bytes},
-                           {"slices", server.slices}});
+    out.open('{');
+    out.key("endpoint").value(server.endpoint);
+    out.key("bytes").value(server.bytes());
+    out.key("param_bytes").value(server.param_bytes);
+    out.key("state_bytes").value(server.state_bytes);
+    out.key("slices").value(server.slices);
+    out.close('}');
     shares.push_back(static_cast<double>(server.bytes()));
   }
-  Json file{{"schema", kSlicesSchema},
-            {"version", kSlicesVersion},
-            {"overview", overview_json(properties, overview)},
-            {"vars", std::move(vars)},
-            {"servers", std::move(servers)},
-            {"imbalance", imbalance(shares)}};
-  if (properties.geo) file["geo"] = geo_json(*properties.geo);
-  return file.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  out.close(']');
+  out.key("imbalance").value(imbalance(shares));
+  if (properties.geo) write_geo(out.key("geo"), *properties.geo);
+  out.close('}');
+  return out.take();
 }
 
 }  // namespace millrace::transpiler
