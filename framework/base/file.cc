@@ -133,12 +133,13 @@ Status publish(const std::string& temporary, const std::string& path, Replace re
   return IoError("cannot rename '{}': {}", temporary, error_text(errno));
 }
 
-Status write_and_publish(const std::string& path, std::string_view bytes, Replace replace) {
+Status write_and_publish(const std::string& path, std::string_view bytes, Replace replace,
+                         Flush flush) {
   const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.get() < 0) return open_error(errno);
   Status status = write_all(file.get(), bytes);
-  if (status.ok() && ::fsync(file.get()) != 0)
+  if (status.ok() && flush == Flush::kYes && ::fsync(file.get()) != 0)
     status = IoError("cannot write: {}", error_text(errno));
   if (file.close() != 0 && status.ok()) status = IoError("cannot write: {}", error_text(errno));
   if (status.ok()) status = publish(temporary, path, replace);
@@ -146,9 +147,9 @@ Status write_and_publish(const std::string& path, std::string_view bytes, Replac
   return status;
 }
 
-Status write_path(const std::string& path, std::string_view bytes, Replace replace) {
+Status write_path(const std::string& path, std::string_view bytes, Replace replace, Flush flush) {
   struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) return write_and_publish(path, bytes, replace);
+  if (::stat(path.c_str(), &facts) != 0) return write_and_publish(path, bytes, replace, flush);
   if (S_ISCHR(facts.st_mode) || S_ISFIFO(facts.st_mode)) return write_device(path, bytes);
   if (!S_ISREG(facts.st_mode))
     return InvalidData("expected a regular file, found {}", file_kind(facts.st_mode));
@@ -156,7 +157,7 @@ Status write_path(const std::string& path, std::string_view bytes, Replace repla
   char* const real = ::realpath(path.c_str(), nullptr);
   const std::string target = real == nullptr ? path : std::string(real);
   ::free(real);
-  return write_and_publish(target, bytes, replace);
+  return write_and_publish(target, bytes, replace, flush);
 }
 
 }  // namespace
@@ -168,8 +169,9 @@ StatusOr<std::string> read_file(const std::string& path, int64_t max_bytes) {
   return bytes;
 }
 
-Status write_file_atomically(const std::string& path, std::string_view bytes, Replace replace) {
-  return write_path(path, bytes, replace).in_file(path);
+Status write_file_atomically(const std::string& path, std::string_view bytes, Replace replace,
+                             Flush flush) {
+  return write_path(path, bytes, replace, flush).in_file(path);
 }
 
 }  // namespace millrace

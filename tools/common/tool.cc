@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "framework/base/errors.h"
-#include "framework/base/file.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/base/version.h"
@@ -234,9 +233,9 @@ int Tool::run(int argc, const char* const* argv, const std::function<StatusOr<in
   return exit_code(result.status().code());
 }
 
-Status Tool::write_file(const std::string& path, std::string_view bytes) {
+Status Tool::write_file(const std::string& path, std::string_view bytes, Flush flush) {
   if (path.empty() || path == "-") return print(stdout, bytes);
-  return write_file_atomically(path, bytes, common_.force ? Replace::kYes : Replace::kNo);
+  return write_file_atomically(path, bytes, common_.force ? Replace::kYes : Replace::kNo, flush);
 }
 
 void Tool::log(LogLevel level, std::string_view text) const {

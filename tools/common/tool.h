@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "framework/base/file.h"
 #include "framework/base/status.h"
 #include "tools/common/exit_code.h"
 #include "tools/common/log.h"
@@ -76,7 +77,7 @@ class Tool {
   /// replaced only with --force.
   Status write_output(std::string_view bytes) { return write_file(common_.output, bytes); }
   /// The same for a path of the tool's own; "" and "-" are stdout.
-  Status write_file(const std::string& path, std::string_view bytes);
+  Status write_file(const std::string& path, std::string_view bytes, Flush flush = Flush::kYes);
 
   /// Line for people on stderr, with time stamp; -q keeps all but errors away, -v adds kDebug.
   void log(LogLevel level, std::string_view text) const;

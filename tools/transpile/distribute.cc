@@ -59,7 +59,9 @@ class RoleWriter {
     std::error_code error;
     fs::create_directories(folder, error);
     if (error) return IoError("cannot create folder '{}': {}", folder.string(), error.message());
-    return tool_.write_file((folder / name).string(), bytes);
+    // Nothing is lost with a role that the same command writes again; flushing dozens of files one
+    // by one takes longer than making them.
+    return tool_.write_file((folder / name).string(), bytes, Flush::kNo);
   }
 
  private:
