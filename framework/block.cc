@@ -124,9 +124,11 @@ Op& Block::clone_with(Op* where, const Op& other, bool same_ids) {
   };
   copy_slots(other.inputs_, op->inputs_);
   copy_slots(other.outputs_, op->outputs_);
-  op->attrs_.reserve(other.attrs_.size());
-  for (const Attr& attr : other.attrs_) {
-    op->attrs_.push_back(Attr{translate(attr.name), attr.value, attr.missing_value, attr.unknown});
+  if (same_ids || other.attrs().empty()) {
+    op->attrs_ = other.attrs_;
+  } else {
+    op->attrs_ = std::make_shared<std::vector<Attr>>(*other.attrs_);
+    for (Attr& attr : *op->attrs_) attr.name = translate(attr.name);
   }
   op->is_target_ = other.is_target_;
   op->unknown_ = other.unknown_;
@@ -209,30 +211,34 @@ void Block::rename(llvm::StringRef from, llvm::StringRef to) {
 // ---- readers and writers
 
 void Block::link_slot(Op& op, bool is_output, uint32_t slot) {
+  if (!is_indexed_) return;
   auto& args = is_output ? op.outputs_[slot].args : op.inputs_[slot].args;
   for (uint32_t a = 0; a < args.size(); ++a) {
     Arg& arg = args[a];
     if (arg.use_position != 0) continue;  // linked already
-    Uses& both = uses_[arg.name];
-    UseList& uses = is_output ? both.writes : both.reads;
+    const auto [it, added] = use_index_.try_emplace(arg.name, static_cast<uint32_t>(uses_.size()));
+    if (added) uses_.emplace_back();
+    UseList& uses = is_output ? uses_[it->second].writes : uses_[it->second].reads;
     uses.push_back(Use{&op, slot, a});
     arg.use_position = static_cast<uint32_t>(uses.size());  // position + 1
   }
 }
 
 void Block::link_uses(Op& op) {
+  if (!is_indexed_) return;
   for (uint32_t s = 0; s < op.inputs_.size(); ++s) link_slot(op, false, s);
   for (uint32_t s = 0; s < op.outputs_.size(); ++s) link_slot(op, true, s);
 }
 
 void Block::unlink_slot_uses(Op& op, bool is_output) {
+  if (!is_indexed_) return;
   const auto list = is_output ? &Uses::writes : &Uses::reads;
   auto unlink = [&](auto& slots) {
     for (Slot& slot : slots) {
       for (Arg& arg : slot.args) {
-        const auto it = uses_.find(arg.name);
-        assert(it != uses_.end());
-        UseList& uses = it->second.*list;
+        const auto it = use_index_.find(arg.name);
+        assert(it != use_index_.end());
+        UseList& uses = uses_[it->second].*list;
         const uint32_t position = arg.use_position - 1;
         // The last use moves into the hole; its argument learns its new position.
         uses[position] = uses.back();
@@ -259,11 +265,18 @@ void Block::unlink_uses(Op& op) {
   unlink_slot_uses(op, true);
 }
 
+void Block::index_uses() {
+  is_indexed_ = true;
+  use_index_.reserve(static_cast<unsigned>(std::min(program_->names().size(), 2 * op_count_)));
+  for (Op& op : ops_) link_uses(op);
+}
+
 const Block::Uses* Block::uses_of(llvm::StringRef name) const {
   const std::optional<NameId> id = program_->names().find(name);
   if (!id) return nullptr;
-  const auto it = uses_.find(*id);
-  return it == uses_.end() ? nullptr : &it->second;
+  std::call_once(index_once_, [&] { const_cast<Block*>(this)->index_uses(); });
+  const auto it = use_index_.find(*id);
+  return it == use_index_.end() ? nullptr : &uses_[it->second];
 }
 
 llvm::SmallVector<Op*, 4> Block::ordered(const UseList& uses) {

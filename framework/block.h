@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,8 +22,9 @@ class Program;
 
 /// A list of ops in execution order and the vars declared for them. Owned by its Program.
 ///
-/// The block keeps, for every name its own ops mention, who reads and who writes it; each edit of
-/// an op updates it in O(arguments). Ops of sub-blocks are not in the index of the outer block.
+/// The block keeps, for every name its own ops mention, who reads and who writes it. The first
+/// question builds this index, safely also from concurrent readers; from then on each edit of an op
+/// updates it in O(arguments). Ops of sub-blocks are not in the index of the outer block.
 class Block {
  public:
   using OpList = llvm::simple_ilist<Op>;
@@ -128,6 +130,7 @@ class Block {
   void touch();
   Op& insert(OpList::iterator where, std::unique_ptr<Op> op);
   Op& clone_with(Op* where, const Op& other, bool same_ids);
+  void index_uses();
   void link_uses(Op& op);
   void link_slot(Op& op, bool is_output, uint32_t slot);
   void unlink_uses(Op& op);
@@ -148,7 +151,12 @@ class Block {
   size_t op_count_ = 0;
   size_t var_count_ = 0;
   llvm::DenseMap<NameId, Var*> var_index_;
-  llvm::DenseMap<NameId, Uses> uses_;
+  // Most programs are read, copied or written without a question for readers or writers, and the
+  // index takes as much memory as the ops.
+  mutable std::once_flag index_once_;
+  bool is_indexed_ = false;
+  llvm::DenseMap<NameId, uint32_t> use_index_;  // into uses_
+  std::vector<Uses> uses_;
 };
 
 }  // namespace millrace

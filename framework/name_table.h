@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include <llvm/ADT/DenseMap.h>
-#include <llvm/ADT/StringMap.h>
+#include <llvm/ADT/DenseMapInfo.h>
 #include <llvm/ADT/StringRef.h>
 #include <llvm/Support/Allocator.h>
 
@@ -31,9 +31,26 @@ class NameTable {
   [[nodiscard]] llvm::StringRef str(NameId id) const { return names_[static_cast<uint32_t>(id)]; }
   [[nodiscard]] size_t size() const { return names_.size(); }
 
+  /// Makes an empty table equal to another, ids included. The two share the characters of the names
+  /// they have in common, so nothing is hashed and no text is copied.
+  void copy_from(const NameTable& other);
+
  private:
-  llvm::StringMap<uint32_t, llvm::BumpPtrAllocator> ids_;
+  // One place of the hash table; linear probing, at most three quarters full.
+  struct Entry {
+    uint32_t hash = 0;
+    uint32_t id = kFree;
+  };
+  static constexpr uint32_t kFree = ~0U;
+
+  [[nodiscard]] size_t position_of(llvm::StringRef name, uint32_t hash) const;
+  void grow();
+
+  std::vector<Entry> entries_;  // as many as a power of two
   std::vector<llvm::StringRef> names_;
+  std::shared_ptr<llvm::BumpPtrAllocator> text_;
+  // Where names of the tables that this one was copied from stand.
+  std::vector<std::shared_ptr<const llvm::BumpPtrAllocator>> borrowed_;
 };
 
 }  // namespace millrace

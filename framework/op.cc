@@ -198,18 +198,31 @@ bool Op::replace_output(llvm::StringRef from, llvm::StringRef to) {
   return replace_arg(true, from, to);
 }
 
+// The list of attributes for an edit: this op's alone from now on.
+std::vector<Attr>& Op::own_attrs() {
+  if (attrs_ == nullptr) {
+    attrs_ = std::make_shared<std::vector<Attr>>();
+  } else if (attrs_.use_count() > 1) {
+    attrs_ = std::make_shared<std::vector<Attr>>(*attrs_);
+  }
+  return *attrs_;
+}
+
 const AttrValue* Op::find_attr(llvm::StringRef name) const {
   const std::optional<NameId> id = program().names().find(name);
   if (!id) return nullptr;
-  const auto* const it = llvm::find_if(attrs_, [&](const Attr& attr) { return attr.name == *id; });
-  return it == attrs_.end() ? nullptr : &it->value;
+  for (const Attr& attr : attrs()) {
+    if (attr.name == *id) return &attr.value;
+  }
+  return nullptr;
 }
 
 Op& Op::set_attr(llvm::StringRef name, AttrValue value) {
   const NameId id = program().names().intern(name);
-  auto* const it = llvm::find_if(attrs_, [&](const Attr& attr) { return attr.name == id; });
-  if (it == attrs_.end()) {
-    attrs_.push_back(Attr{id, std::move(value), false, nullptr});
+  std::vector<Attr>& attrs = own_attrs();
+  const auto it = llvm::find_if(attrs, [&](const Attr& attr) { return attr.name == id; });
+  if (it == attrs.end()) {
+    attrs.push_back(Attr{id, std::move(value), false, nullptr});
   } else {
     it->value = std::move(value);
     it->missing_value = false;
@@ -220,14 +233,14 @@ Op& Op::set_attr(llvm::StringRef name, AttrValue value) {
 
 void Op::remove_attr(llvm::StringRef name) {
   const std::optional<NameId> id = program().names().find(name);
-  if (!id) return;
-  const size_t before = attrs_.size();
-  llvm::erase_if(attrs_, [&](const Attr& attr) { return attr.name == *id; });
-  if (attrs_.size() != before) touch();
+  const auto named = [&](const Attr& attr) { return id && attr.name == *id; };
+  if (llvm::none_of(attrs(), named)) return;
+  llvm::erase_if(own_attrs(), named);
+  touch();
 }
 
 void Op::add_attr(Attr attr) {
-  attrs_.push_back(std::move(attr));
+  own_attrs().push_back(std::move(attr));
   touch();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/SmallVector.h>
@@ -97,7 +98,9 @@ class Op : public llvm::ilist_node<Op> {
   bool replace_input(llvm::StringRef from, llvm::StringRef to);
   bool replace_output(llvm::StringRef from, llvm::StringRef to);
 
-  [[nodiscard]] llvm::ArrayRef<Attr> attrs() const { return attrs_; }
+  [[nodiscard]] llvm::ArrayRef<Attr> attrs() const {
+    return attrs_ == nullptr ? llvm::ArrayRef<Attr>() : llvm::ArrayRef<Attr>(*attrs_);
+  }
   [[nodiscard]] const AttrValue* find_attr(llvm::StringRef name) const;
   [[nodiscard]] bool has_attr(llvm::StringRef name) const { return find_attr(name) != nullptr; }
   Op& set_attr(llvm::StringRef name, AttrValue value);
@@ -138,13 +141,14 @@ class Op : public llvm::ilist_node<Op> {
   Op& set_slot(bool is_output, llvm::StringRef slot, llvm::ArrayRef<llvm::StringRef> names);
   void remove_slot(bool is_output, llvm::StringRef slot);
   bool replace_arg(bool is_output, llvm::StringRef from, llvm::StringRef to);
+  std::vector<Attr>& own_attrs();
 
   Block* block_;
   NameId type_;
   uint64_t order_ = 0;
   llvm::SmallVector<Slot, 3> inputs_;
   llvm::SmallVector<Slot, 2> outputs_;
-  llvm::SmallVector<Attr, 0> attrs_;
+  std::shared_ptr<std::vector<Attr>> attrs_;  // shared with copies of the op until one is edited
   std::optional<bool> is_target_;
   std::shared_ptr<const std::string> unknown_;
   llvm::StringRef wire_;

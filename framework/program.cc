@@ -122,8 +122,7 @@ void Program::copy_blocks(const Program& from, bool same_ids) {
 
 std::unique_ptr<Program> Program::clone() const {
   auto copy = std::make_unique<Program>();
-  for (size_t i = 0; i < names_.size(); ++i)
-    copy->names_.intern(names_.str(static_cast<NameId>(i)));
+  copy->names_.copy_from(names_);
   copy->copy_blocks(*this, true);
   copy->pristine_ = pristine_;
   return copy;

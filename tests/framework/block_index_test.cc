@@ -1,7 +1,9 @@
 // The index of readers and writers stays equal to a scan of all ops, whatever edits are made; the
 // name table gives one id to one name.
 
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -130,6 +132,62 @@ TEST(NameTable, OneIdForOneName) {
   EXPECT_EQ(names.size(), 10002U);
   const std::string with_nul("x\0y", 3);
   EXPECT_EQ(names.str(names.intern(with_nul)).str(), with_nul);
+}
+
+TEST(NameTable, CopyOutlivesWhatItWasCopiedFrom) {
+  auto names = std::make_unique<NameTable>();
+  for (int i = 0; i < 100; ++i) names->intern("name" + std::to_string(i));
+  auto copy = std::make_unique<NameTable>();
+  copy->copy_from(*names);
+  names->intern("later");
+  EXPECT_EQ(copy->find("later"), std::nullopt);
+  EXPECT_EQ(copy->intern("own"), static_cast<NameId>(100));
+  EXPECT_EQ(names->find("own"), std::nullopt);
+  NameTable second;
+  second.copy_from(*copy);
+  names.reset();
+  copy.reset();
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(second.find("name" + std::to_string(i)), static_cast<NameId>(i));
+  EXPECT_EQ(second.find("own"), static_cast<NameId>(100));
+  NameTable empty;
+  NameTable copy_of_empty;
+  copy_of_empty.copy_from(empty);
+  EXPECT_EQ(copy_of_empty.find("a"), std::nullopt);
+  EXPECT_EQ(copy_of_empty.intern("a"), static_cast<NameId>(0));
+}
+
+TEST(ClonedOps, EditsOfAttributesStayWithOneCopy) {
+  const std::unique_ptr<Program> program = Program::create();
+  program->root().append_op("o").set_int("a", 1).set_int("b", 2);
+  const std::unique_ptr<Program> copy = program->clone();
+  Op& original = program->root().front();
+  Op& cloned = copy->root().front();
+  cloned.set_int("a", 10).set_int("c", 3);
+  original.remove_attr("b");
+  EXPECT_EQ(original.find_attr("a")->integer(), 1);
+  EXPECT_EQ(original.attrs().size(), 1U);
+  EXPECT_EQ(cloned.find_attr("a")->integer(), 10);
+  EXPECT_EQ(cloned.find_attr("b")->integer(), 2);
+  EXPECT_EQ(cloned.attrs().size(), 3U);
+}
+
+TEST(BlockIndex, FirstQuestionsMayComeAtOnce) {
+  const std::unique_ptr<Program> program = Program::create();
+  Block& block = program->root();
+  for (int i = 0; i < 1000; ++i)
+    block.append_op("o").set_input("X", "v" + std::to_string(i)).set_output("Out", "w");
+  std::vector<std::thread> threads;
+  std::atomic<int> right = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      if (block.last_writer("w") == &block.back() && block.has_readers("v7")) ++right;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 4);
+  block.erase(block.back());
+  EXPECT_EQ(block.last_writer("w"), &block.back());
 }
 
 }  // namespace

@@ -63,6 +63,8 @@ TEST_F(FileTest, WritesUnderATemporaryName) {
   EXPECT_EQ(content(path("f")), "one");
   ASSERT_TRUE(write_file_atomically(path("f"), "two", Replace::kYes).ok());
   EXPECT_EQ(content(path("f")), "two");
+  ASSERT_TRUE(write_file_atomically(path("f"), "three", Replace::kYes, Flush::kNo).ok());
+  EXPECT_EQ(content(path("f")), "three");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
