@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "framework/program_file.h"
+#include "ops/registry.h"
 #include "tests/transpiler/small_net.h"
+#include "transpiler/distribute/transpilation.h"
 #include "transpiler/distribute/wait_ports.h"
 
 namespace millrace::transpiler {
@@ -53,6 +55,35 @@ TEST(DistributeTranspiler, TrainerSendsGradientsAndFetchesParams) {
   const auto startup = t.get_trainer_startup_program();
   ASSERT_TRUE(startup.ok());
   EXPECT_THAT(op_lines((*startup)->root()), Contains("recv() -> Out=w.block0,w.block1 #4"));
+}
+
+TEST(Transpilation, TakenTrainerEqualsTheCopy) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100});
+  const std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  for (const char* transpiler : {"distribute", "geo"}) {
+    TranspileArguments arguments = two_by_two();
+    arguments.sync_mode = std::string_view(transpiler) == "distribute";
+    EXPECT_EQ(Transpilation::count_trainers(transpiler, no_waiting(), arguments), 2);
+    auto plan = Transpilation::create(transpiler, *net.main, *net.startup, no_waiting(), arguments,
+                                      *registry);
+    ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+    const auto copy = (*plan)->trainer();
+    const auto taken = (*plan)->take_trainer();
+    ASSERT_TRUE(copy.ok() && taken.ok());
+    EXPECT_EQ(program_bytes(*copy->main), program_bytes(*taken->main));
+    EXPECT_EQ(program_bytes(*copy->startup), program_bytes(*taken->startup));
+  }
+}
+
+TEST(Transpilation, CountsTrainersAsTheModeStatesThem) {
+  TranspileArguments arguments;
+  arguments.trainers = "h:1,h:2,h:3";
+  DistributeTranspilerConfig config;
+  EXPECT_EQ(Transpilation::count_trainers("distribute", config, arguments), 1);
+  config.mode = "collective";
+  EXPECT_EQ(Transpilation::count_trainers("distribute", config, arguments), 3);
+  arguments.trainers = "h:1,";
+  EXPECT_EQ(Transpilation::count_trainers("distribute", config, arguments), 1);
 }
 
 TEST(DistributeTranspiler, ServersUpdateTheirSlices) {

@@ -78,6 +78,19 @@ TEST(SlicesJsonTest, GeoCommunicatorsFindWhatTheyNeed) {
   EXPECT_FALSE(parse_slices_json(other)->properties.geo.has_value());
 }
 
+TEST(SlicesJsonTest, LayoutIsThatOfAnIndentedDocument) {
+  VarsDistributed overview = small_overview();
+  overview.add_distributed_var(
+      whole_var(float_var("tab\t \"q\" \\ del\x7f \xc3\xa9 \xff", {}), "Param", "h:1"));
+  ProgramProperties properties = small_properties();
+  for (const auto& text :
+       {slices_json(properties, overview), slices_json(ProgramProperties(), VarsDistributed())}) {
+    EXPECT_EQ(nlohmann::ordered_json::parse(text).dump(1) + "\n", text);
+  }
+  EXPECT_THAT(slices_json(properties, overview),
+              testing::HasSubstr("\"tab\\t \\\"q\\\" \\\\ del\x7f \xc3\xa9 \xef\xbf\xbd\""));
+}
+
 std::string refusal(const char* pointer, const json& value) {
   json file = json::parse(slices_json(geo_properties(), small_overview()));
   file[json::json_pointer(pointer)] = value;

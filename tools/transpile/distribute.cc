@@ -80,10 +80,12 @@ class RoleWriter {
 };
 
 // The trainers that --trainer-id names. Errors: kInvalidArgument.
-StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options, int64_t trainers) {
+StatusOr<std::vector<int64_t>> wanted_trainers(const TranspileOptions& options) {
   std::vector<int64_t> out;
   if (options.trainer_id == "all") {
-    for (int64_t id = 0; id < trainers; ++id) out.push_back(id);
+    const int64_t trainers =
+        tp::Transpilation::count_trainers(options.transpiler, options.config, options.arguments);
+    for (int64_t id = 0; id < std::max<int64_t>(trainers, 1); ++id) out.push_back(id);
     return out;
   }
   int64_t id = 0;
@@ -130,63 +132,120 @@ StatusOr<Inputs> read_inputs(const Tool& tool, const TranspileOptions& options) 
   if (tool.common().output.empty())
     return Status(StatusCode::kUsage, "-o FOLDER is required to distribute a program");
   const ImportOptions limits{.max_bytes = tool.common().max_model_bytes};
-  MILLRACE_ASSIGN_OR_RETURN(in.main, read_program(options.program, limits));
-  MILLRACE_ASSIGN_OR_RETURN(in.startup, read_program(options.startup, limits));
-  if (options.verify) {
-    Status status = ops::check_program(*in.registry, *in.main);
-    if (!status.ok()) return std::move(status).in_file(options.program);
-    status = ops::check_program(*in.registry, *in.startup);
-    if (!status.ok()) return std::move(status).in_file(options.startup);
-  }
+  const auto read = [&](size_t i) -> Status {
+    const std::string& path = i == 0 ? options.program : options.startup;
+    std::unique_ptr<Program>& program = i == 0 ? in.main : in.startup;
+    MILLRACE_ASSIGN_OR_RETURN(program, read_program(path, limits));
+    return options.verify ? ops::check_program(*in.registry, *program).in_file(path) : Ok();
+  };
+  MILLRACE_RETURN_IF_ERROR(parallel_for(2, tool.common().threads, read));
   return in;
 }
 
-// One transpilation a trainer; the first also gives the servers. Plans first, so that nothing is
-// written for a job that is refused.
-StatusOr<std::vector<std::unique_ptr<tp::Transpilation>>> plan(const Tool& tool,
-                                                               const TranspileOptions& options,
-                                                               const Inputs& in,
-                                                               std::vector<int64_t>& trainers) {
-  auto create = [&](int64_t trainer) {
-    tp::TranspileArguments arguments = options.arguments;
-    arguments.trainer_id = trainer;
-    return tp::Transpilation::create(options.transpiler, *in.main, *in.startup, options.config,
-                                     arguments, *in.registry);
-  };
-  MILLRACE_ASSIGN_OR_RETURN(trainers, wanted_trainers(options, 1));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<tp::Transpilation> first, create(trainers[0]));
-  MILLRACE_ASSIGN_OR_RETURN(trainers, wanted_trainers(options, first->trainer_count()));
-  std::vector<std::unique_ptr<tp::Transpilation>> jobs(trainers.size());
-  jobs[0] = std::move(first);
-  MILLRACE_RETURN_IF_ERROR(
-      parallel_for(jobs.size() - 1, tool.common().threads, [&](size_t i) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(jobs[i + 1], create(trainers[i + 1]));
-        return Ok();
-      }));
-  return jobs;
-}
+// Builds every role of one distribution and turns it into files. Trainers have a transpilation
+// each; the first of them also gives the servers.
+class Roles {
+ public:
+  Roles(const Tool& tool, const TranspileOptions& options, const ops::OpRegistry& registry,
+        const RoleWriter& writer, Inputs in, std::vector<int64_t> trainers)
+      : threads_(tool.common().threads),
+        options_(options),
+        registry_(registry),
+        writer_(writer),
+        in_(std::move(in)),
+        trainers_(std::move(trainers)),
+        jobs_(trainers_.size()) {}
 
-// report.html, and with --explain the costs on stdout.
-Status write_report(Tool& tool, const TranspileOptions& options, const RoleWriter& writer,
-                    const tp::Transpilation& job) {
-  std::optional<tp::CostReport> report;
-  tp::CostInput input;
-  if (job.server_count() > 0) {
-    input = job.cost();
-    if (!input.endpoints.empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(report, tp::estimate_cost(input));
-    }
+  // Plans for as many trainers as there are threads; the others follow when their turn comes, so
+  // that the copies of a large program do not all lie in memory.
+  Status plan() {
+    const size_t at_once = std::min(trainers_.size(), static_cast<size_t>(threads_));
+    return parallel_for(at_once, threads_, [&](size_t i) { return plan_trainer(i); });
   }
-  MILLRACE_RETURN_IF_ERROR(writer.write_text(
-      "", "report.html",
-      tp::report_html(job.properties(), job.overview(), report ? &*report : nullptr)));
-  if (!options.explain) return Ok();
-  const tp::CostReport* const costs = report ? &*report : nullptr;
-  return tool.write_file("", tool.common().json ? tp::explain_json(job.overview(), input, costs)
-                                                : tp::explain_text(job.overview(), input, costs));
+
+  [[nodiscard]] const tp::Transpilation& first() const { return *jobs_[0]; }
+  // First the trainers, which are the largest, then the servers.
+  [[nodiscard]] size_t count() const { return trainers_.size() + first().server_count(); }
+
+  // Files of one role.
+  Status build(size_t role, OutFiles& files) {
+    if (role < trainers_.size()) return build_trainer(role, files);
+    const size_t server = role - trainers_.size();
+    MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms programs, first().pserver(server));
+    return add_both(files, "pserver_" + std::to_string(server), programs);
+  }
+
+  // Drops all programs and first().
+  void release() {
+    jobs_.clear();
+    in_ = {};
+  }
+
+ private:
+  Status plan_trainer(size_t i) {
+    tp::TranspileArguments arguments = options_.arguments;
+    arguments.trainer_id = trainers_[i];
+    MILLRACE_ASSIGN_OR_RETURN(
+        jobs_[i], tp::Transpilation::create(options_.transpiler, *in_.main, *in_.startup,
+                                            options_.config, arguments, registry_));
+    return Ok();
+  }
+
+  Status add_both(OutFiles& files, const std::string& folder,
+                  const tp::RolePrograms& programs) const {
+    MILLRACE_RETURN_IF_ERROR(writer_.add_program(files, folder, "__model__", *programs.main));
+    return writer_.add_program(files, folder, "__startup__", *programs.startup);
+  }
+
+  Status build_trainer(size_t i, OutFiles& files) {
+    if (jobs_[i] == nullptr) MILLRACE_RETURN_IF_ERROR(plan_trainer(i));
+    const std::string folder = "trainer_" + std::to_string(trainers_[i]);
+    // The servers still need the programs of the first.
+    MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms programs,
+                              i == 0 ? jobs_[0]->trainer() : jobs_[i]->take_trainer());
+    if (i == 0 && !options_.io_programs.empty()) {
+      MILLRACE_RETURN_IF_ERROR(
+          add_io_programs(writer_, options_, files, folder, *programs.main, first()));
+    }
+    MILLRACE_RETURN_IF_ERROR(add_both(files, folder, programs));
+    for (const auto& [name, program] : jobs_[i]->trainer_extras()) {
+      MILLRACE_RETURN_IF_ERROR(writer_.add_program(files, folder, name, *program));
+    }
+    if (i > 0) jobs_[i].reset();
+    return Ok();
+  }
+
+  int threads_;
+  const TranspileOptions& options_;
+  const ops::OpRegistry& registry_;
+  const RoleWriter& writer_;
+  Inputs in_;
+  std::vector<int64_t> trainers_;
+  std::vector<std::unique_ptr<tp::Transpilation>> jobs_;
+};
+
+// What report.html and --explain show; without a report in modes without servers.
+struct Costs {
+  tp::CostInput input;
+  std::optional<tp::CostReport> report;
+  [[nodiscard]] const tp::CostReport* get() const { return report ? &*report : nullptr; }
+};
+
+StatusOr<Costs> costs_of(const tp::Transpilation& job) {
+  Costs costs;
+  if (job.server_count() == 0) return costs;
+  costs.input = job.cost();
+  if (costs.input.endpoints.empty()) return costs;
+  MILLRACE_ASSIGN_OR_RETURN(costs.report, tp::estimate_cost(costs.input));
+  return costs;
 }
 
-std::string summary(const tp::Transpilation& job, size_t trainers, double milliseconds) {
+std::string explanation(const tp::Transpilation& job, const Costs& costs, bool as_json) {
+  return as_json ? tp::explain_json(job.overview(), costs.input, costs.get())
+                 : tp::explain_text(job.overview(), costs.input, costs.get());
+}
+
+std::string summary(const tp::Transpilation& job, size_t trainers) {
   size_t origins = 0;
   size_t slices = 0;
   for (const tp::OriginSlices& origin : tp::slices_by_origin(job.overview())) {
@@ -198,52 +257,55 @@ std::string summary(const tp::Transpilation& job, size_t trainers, double millis
   for (const tp::ServerBytes& server : tp::bytes_by_server(job.properties(), job.overview())) {
     shares.push_back(static_cast<double>(server.bytes()));
   }
-  return fmt::format("{} trainers x {} pservers, {} vars -> {} slices, imbalance {:.2f}, {:.0f} ms",
-                     trainers, job.server_count(), origins, slices, tp::imbalance(shares),
-                     milliseconds);
+  return fmt::format("{} trainers x {} pservers, {} vars -> {} slices, imbalance {:.2f}", trainers,
+                     job.server_count(), origins, slices, tp::imbalance(shares));
 }
 
 }  // namespace
 
 StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const auto begin = std::chrono::steady_clock::now();
-  MILLRACE_ASSIGN_OR_RETURN(const Inputs in, read_inputs(tool, options));
-  std::vector<int64_t> trainers;
-  MILLRACE_ASSIGN_OR_RETURN(const auto jobs, plan(tool, options, in, trainers));
-  const tp::Transpilation& first = *jobs[0];
-  const size_t servers = first.server_count();
+  const int threads = tool.common().threads;
+  MILLRACE_ASSIGN_OR_RETURN(Inputs in, read_inputs(tool, options));
+  const std::unique_ptr<ops::OpRegistry> registry = std::move(in.registry);
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<int64_t> trainers, wanted_trainers(options));
+  const size_t trainer_count = trainers.size();
+  const RoleWriter writer(tool, options, *registry);
+  Roles roles(tool, options, *registry, writer, std::move(in), std::move(trainers));
+  MILLRACE_RETURN_IF_ERROR(roles.plan());
+  const tp::Transpilation& first = roles.first();
 
-  // Every program is built and serialized before the first file is written; only the bytes of a
-  // role stay in memory.
-  const RoleWriter writer(tool, options, *in.registry);
-  std::vector<OutFiles> files(jobs.size() + servers);
+  // Every file is made before the first is written; only the bytes of a role stay in memory. The
+  // last two files are those of the whole job.
+  const size_t count = roles.count();
+  std::vector<OutFiles> files(count + 2);
+  Costs costs;
   const auto build = [&](size_t i) -> Status {
-    const bool is_trainer = i < jobs.size();
-    const std::string folder = is_trainer ? "trainer_" + std::to_string(trainers[i])
-                                          : "pserver_" + std::to_string(i - jobs.size());
-    MILLRACE_ASSIGN_OR_RETURN(const tp::RolePrograms roles,
-                              is_trainer ? jobs[i]->trainer() : first.pserver(i - jobs.size()));
-    if (i == 0 && !options.io_programs.empty()) {
-      MILLRACE_RETURN_IF_ERROR(
-          add_io_programs(writer, options, files[i], folder, *roles.main, first));
+    if (i < count) return roles.build(i, files[i]);
+    if (i == count) {
+      files[i] = {{"", "slices.json", tp::slices_json(first.properties(), first.overview())}};
+      return Ok();
     }
-    MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, "__model__", *roles.main));
-    MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, "__startup__", *roles.startup));
-    if (!is_trainer) return Ok();
-    for (const auto& [name, program] : jobs[i]->trainer_extras()) {
-      MILLRACE_RETURN_IF_ERROR(writer.add_program(files[i], folder, name, *program));
-    }
+    MILLRACE_ASSIGN_OR_RETURN(costs, costs_of(first));
+    files[i] = {
+        {"", "report.html", tp::report_html(first.properties(), first.overview(), costs.get())}};
     return Ok();
   };
-  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), tool.common().threads, build));
-  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), tool.common().threads,
-                                        [&](size_t i) { return writer.write_all(files[i]); }));
-  MILLRACE_RETURN_IF_ERROR(
-      writer.write_text("", "slices.json", tp::slices_json(first.properties(), first.overview())));
-  MILLRACE_RETURN_IF_ERROR(write_report(tool, options, writer, first));
-  for (const std::string& remark : first.remarks()) tool.log(LogLevel::kInfo, remark);
+  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), threads, build));
+  const std::string result = summary(first, trainer_count);
+  const std::vector<std::string> remarks = first.remarks();
+  const std::string explained =
+      options.explain ? explanation(first, costs, tool.common().json) : std::string();
+  // Freeing a large program takes as long as writing it.
+  MILLRACE_RETURN_IF_ERROR(parallel_for(files.size() + 1, threads, [&](size_t i) -> Status {
+    if (i > 0) return writer.write_all(files[i - 1]);
+    roles.release();
+    return Ok();
+  }));
+  if (options.explain) MILLRACE_RETURN_IF_ERROR(tool.write_file("", explained));
+  for (const std::string& remark : remarks) tool.log(LogLevel::kInfo, remark);
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
-  tool.log(LogLevel::kInfo, summary(first, trainers.size(), spent.count()));
+  tool.log(LogLevel::kInfo, fmt::format("{}, {:.0f} ms", result, spent.count()));
   return kDone;
 }
 

@@ -74,7 +74,11 @@ ProgramProperties PserverMode::properties() const {
 }
 
 StatusOr<RolePrograms> PserverMode::trainer() const {
-  return make_trainer_programs(*main_, *startup_, job_);
+  return make_trainer_programs({main_->clone(), startup_->clone()}, job_);
+}
+
+StatusOr<RolePrograms> PserverMode::take_trainer() {
+  return make_trainer_programs({std::move(main_), std::move(startup_)}, job_);
 }
 
 StatusOr<RolePrograms> PserverMode::pserver(size_t server) const {

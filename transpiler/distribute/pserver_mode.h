@@ -40,6 +40,8 @@ class PserverMode {
 
   /// Programs of the trainer.
   [[nodiscard]] StatusOr<RolePrograms> trainer() const;
+  /// The same without a copy. Afterwards neither programs nor main() can be asked for.
+  StatusOr<RolePrograms> take_trainer();
   /// Programs of one server, by index of its endpoint.
   [[nodiscard]] StatusOr<RolePrograms> pserver(size_t server) const;
   /// Index of an endpoint. Errors: kInvalidArgument naming the known ones.

@@ -50,7 +50,7 @@ void keep_used(const Program& program, std::vector<std::string>& vars) {
   blocks.push_back(&program.root());
   llvm::erase_if(vars, [&](const std::string& name) {
     return llvm::any_of(blocks, [&](const Block* block) {
-      return !block->readers_of(name).empty() || !block->writers_of(name).empty();
+      return block->has_readers(name) || block->has_writers(name);
     });
   });
 }
@@ -86,14 +86,14 @@ Status fake_initialize(Block& startup, const std::string& table) {
 
 }  // namespace
 
-StatusOr<RolePrograms> make_trainer_programs(const Program& main, const Program& startup,
-                                             const DistributionJob& job) {
-  RolePrograms out{main.clone(), startup.clone()};
+StatusOr<RolePrograms> make_trainer_programs(RolePrograms rewritten, const DistributionJob& job) {
+  RolePrograms out = std::move(rewritten);
+  // The job's ops may be among those that go.
+  std::vector<std::string> vars = server_only_vars(job);
   Block& block = out.main->root();
   for (Op& op : llvm::make_early_inc_range(block.ops())) {
     if (role::is_lr_op(op) || role::is_optimize_op(op)) block.erase(op);
   }
-  std::vector<std::string> vars = server_only_vars(job);
   keep_used(*out.main, vars);
   for (const std::string& name : vars) {
     if (Var* const var = block.find_var(name)) block.erase(*var);

@@ -32,6 +32,7 @@ class WithPservers final : public Transpilation {
     trainer_count_ = mode_->job().trainers;
   }
   [[nodiscard]] StatusOr<RolePrograms> trainer() const override { return mode_->trainer(); }
+  StatusOr<RolePrograms> take_trainer() override { return mode_->take_trainer(); }
   [[nodiscard]] size_t server_count() const override { return mode_->job().endpoints.size(); }
   [[nodiscard]] StatusOr<RolePrograms> pserver(size_t server) const override {
     return mode_->pserver(server);
@@ -56,6 +57,7 @@ class FixedRoles : public Transpilation {
     trainer_count_ = trainers;
   }
   [[nodiscard]] StatusOr<RolePrograms> trainer() const override { return copy_of(trainer_); }
+  StatusOr<RolePrograms> take_trainer() override { return std::move(trainer_); }
   [[nodiscard]] size_t server_count() const override { return pservers_.size(); }
   [[nodiscard]] StatusOr<RolePrograms> pserver(size_t server) const override {
     return copy_of(pservers_[server]);
@@ -118,11 +120,10 @@ class FederatedRoles final : public FixedRoles {
 
 using Result = StatusOr<std::unique_ptr<Transpilation>>;
 
-// Checked by the transpilers before.
+// 1 where the transpilers refuse what is stated.
 int64_t trainer_number(const TranspileArguments& arguments) {
-  int64_t count = 1;
-  (void)llvm::StringRef(arguments.trainers).getAsInteger(10, count);
-  return count;
+  const StatusOr<int64_t> count = parse_trainer_count(arguments.trainers);
+  return count.ok() ? *count : 1;
 }
 
 Result geo(const Program& main, const Program& startup, const DistributeTranspilerConfig& config,
@@ -175,6 +176,14 @@ Status unknown(std::string_view field, const std::string& value,
 }
 
 }  // namespace
+
+int64_t Transpilation::count_trainers(const std::string& transpiler,
+                                      const DistributeTranspilerConfig& config,
+                                      const TranspileArguments& arguments) {
+  if (transpiler != "distribute" || config.mode == "pserver") return trainer_number(arguments);
+  const auto endpoints = split_endpoints(arguments.trainers, "trainers");
+  return endpoints.ok() ? static_cast<int64_t>(endpoints->size()) : 1;
+}
 
 StatusOr<RolePrograms> Transpilation::pserver(size_t server) const {
   return InvalidArgument("this mode has no servers (asked for server {})", server);

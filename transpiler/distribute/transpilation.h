@@ -36,8 +36,16 @@ class Transpilation {
                                                          const TranspileArguments& arguments,
                                                          const ops::OpRegistry& registry);
 
+  /// Number of trainers that the arguments of create() state; 1 if they state none that it accepts.
+  static int64_t count_trainers(const std::string& transpiler,
+                                const DistributeTranspilerConfig& config,
+                                const TranspileArguments& arguments);
+
   /// Programs of the trainer.
   [[nodiscard]] virtual StatusOr<RolePrograms> trainer() const = 0;
+  /// The same without a copy of large programs. Afterwards trainer(), pserver() and cost() must not
+  /// be called.
+  virtual StatusOr<RolePrograms> take_trainer() = 0;
   /// Programs that a trainer runs besides, by file name: "__recv__" before main and "__send__"
   /// behind it in federated mode, none in the others.
   [[nodiscard]] virtual std::vector<std::pair<std::string, std::unique_ptr<Program>>>
