@@ -5,13 +5,15 @@
 namespace millrace {
 namespace {
 
+using wire::begin_message;
+using wire::end_message;
 using wire::put_bytes;
 using wire::put_double;
 using wire::put_float;
 using wire::put_int;
 
-std::string encode_scalar(const Scalar& scalar) {
-  std::string out;
+void put_scalar(std::string& out, uint32_t number, const Scalar& scalar) {
+  const size_t message = begin_message(out, number);
   put_int(out, 1, static_cast<int32_t>(scalar.type));
   switch (scalar.type) {
     case Scalar::Type::kBool:
@@ -24,14 +26,14 @@ std::string encode_scalar(const Scalar& scalar) {
       put_double(out, 4, scalar.real);
       break;
     case Scalar::Type::kComplex: {
-      std::string complex;
-      put_double(complex, 1, scalar.real);
-      put_double(complex, 2, scalar.imaginary);
-      put_bytes(out, 5, complex);
+      const size_t complex = begin_message(out, 5);
+      put_double(out, 1, scalar.real);
+      put_double(out, 2, scalar.imaginary);
+      end_message(out, complex);
       break;
     }
   }
-  return out;
+  end_message(out, message);
 }
 
 void put_value(std::string& out, const AttrValue& value) {
@@ -86,10 +88,10 @@ void put_value(std::string& out, const AttrValue& value) {
       put_double(out, field::kFloat64, value.float64());
       break;
     case AttrKind::kScalar:
-      put_bytes(out, field::kScalar, encode_scalar(value.scalars()[0]));
+      put_scalar(out, field::kScalar, value.scalars()[0]);
       break;
     case AttrKind::kScalars:
-      for (const Scalar& v : value.scalars()) put_bytes(out, field::kScalars, encode_scalar(v));
+      for (const Scalar& v : value.scalars()) put_scalar(out, field::kScalars, v);
       break;
   }
 }
@@ -101,62 +103,61 @@ void put_unknown(std::string& out, const std::shared_ptr<const std::string>& unk
 void put_slots(std::string& out, uint32_t number, const Op& op, llvm::ArrayRef<Slot> slots) {
   namespace field = wire::slot_field;
   for (const Slot& slot : slots) {
-    const llvm::StringRef name = op.name_of(slot.name);
-    size_t size = 1 + wire::varint_size(name.size()) + name.size();
-    for (const Arg& arg : slot.args) {
-      const size_t length = op.name_of(arg.name).size();
-      size += 1 + wire::varint_size(length) + length;
-    }
-    wire::put_tag(out, number, wire::Type::kBytes);
-    wire::put_varint(out, size);
-    put_bytes(out, field::kParameter, name);
+    const size_t message = begin_message(out, number);
+    put_bytes(out, field::kParameter, op.name_of(slot.name));
     for (const Arg& arg : slot.args) put_bytes(out, field::kArguments, op.name_of(arg.name));
+    end_message(out, message);
   }
 }
 
-void append_op(std::string& out, const Op& op, std::string& scratch) {
+void append_op(std::string& out, const Op& op) {
   namespace field = wire::op_field;
   put_slots(out, field::kInputs, op, op.inputs());
   put_slots(out, field::kOutputs, op, op.outputs());
   put_bytes(out, field::kType, op.type());
   for (const Attr& attr : op.attrs()) {
-    scratch.clear();
-    put_bytes(scratch, wire::attr_field::kName, op.name_of(attr.name));
-    put_int(scratch, wire::attr_field::kType, static_cast<int32_t>(attr.value.kind()));
-    if (!attr.missing_value) put_value(scratch, attr.value);
-    put_unknown(scratch, attr.unknown);
-    put_bytes(out, field::kAttrs, scratch);
+    const size_t message = begin_message(out, field::kAttrs);
+    put_bytes(out, wire::attr_field::kName, op.name_of(attr.name));
+    put_int(out, wire::attr_field::kType, static_cast<int32_t>(attr.value.kind()));
+    if (!attr.missing_value) put_value(out, attr.value);
+    put_unknown(out, attr.unknown);
+    end_message(out, message);
   }
   if (op.is_target()) put_int(out, field::kIsTarget, *op.is_target() ? 1 : 0);
   put_unknown(out, op.unknown());
 }
 
-std::string encode_var_type(const VarSpec& spec) {
-  std::string out;
+void put_tensor(std::string& out, const VarSpec& spec) {
+  put_int(out, 1, static_cast<int32_t>(spec.dtype));
+  for (const int64_t dim : spec.dims) put_int(out, 2, dim);
+}
+
+void put_var_type(std::string& out, uint32_t number, const VarSpec& spec) {
+  const size_t type = begin_message(out, number);
   put_int(out, 1, static_cast<int32_t>(spec.kind));
   if (spec.has_tensor()) {
-    std::string tensor;
-    put_int(tensor, 1, static_cast<int32_t>(spec.dtype));
-    for (const int64_t dim : spec.dims) put_int(tensor, 2, dim);
+    const size_t form = begin_message(out, static_cast<uint32_t>(spec.form));
     const bool with_lod =
         spec.form == TensorForm::kLodTensor || spec.form == TensorForm::kTensorArray;
     if (with_lod) {
-      std::string lod_tensor;
-      put_bytes(lod_tensor, 1, tensor);
-      if (spec.lod_level) put_int(lod_tensor, 2, *spec.lod_level);
-      tensor = std::move(lod_tensor);
+      const size_t tensor = begin_message(out, 1);
+      put_tensor(out, spec);
+      end_message(out, tensor);
+      if (spec.lod_level) put_int(out, 2, *spec.lod_level);
+    } else {
+      put_tensor(out, spec);
     }
-    put_bytes(out, static_cast<uint32_t>(spec.form), tensor);
+    end_message(out, form);
   }
   put_unknown(out, spec.type_extra);
-  return out;
+  end_message(out, type);
 }
 
 void append_var(std::string& out, const Var& var) {
   namespace field = wire::var_field;
   const VarSpec& spec = var.spec();
   put_bytes(out, field::kName, var.name());
-  put_bytes(out, field::kType, encode_var_type(spec));
+  put_var_type(out, field::kType, spec);
   auto put_flag = [&](uint32_t number, std::optional<bool> flag) {
     if (flag) put_int(out, number, *flag ? 1 : 0);
   };
@@ -167,17 +168,9 @@ void append_var(std::string& out, const Var& var) {
   put_unknown(out, spec.extra);
 }
 
-// Scratch strings keep their capacity from element to element, so a large program exports with few
-// allocations.
-struct Scratch {
-  std::string element;
-  std::string attr;
-  std::string block;
-};
-
-void append_block(std::string& out, const Block& block, const ExportOptions& options,
-                  Scratch& scratch) {
+void put_block(std::string& out, const Block& block, const ExportOptions& options) {
   namespace field = wire::block_field;
+  const size_t message = begin_message(out, wire::program_field::kBlocks);
   put_int(out, field::kIdx, block.stated_index());
   put_int(out, field::kParentIdx, block.parent());
   for (const Var& var : block.vars()) {
@@ -185,21 +178,22 @@ void append_block(std::string& out, const Block& block, const ExportOptions& opt
       put_bytes(out, field::kVars, var.wire());
       continue;
     }
-    scratch.element.clear();
-    append_var(scratch.element, var);
-    put_bytes(out, field::kVars, scratch.element);
+    const size_t element = begin_message(out, field::kVars);
+    append_var(out, var);
+    end_message(out, element);
   }
   for (const Op& op : block.ops()) {
     if (!options.canonical && !op.wire().empty()) {
       put_bytes(out, field::kOps, op.wire());
       continue;
     }
-    scratch.element.clear();
-    append_op(scratch.element, op, scratch.attr);
-    put_bytes(out, field::kOps, scratch.element);
+    const size_t element = begin_message(out, field::kOps);
+    append_op(out, op);
+    end_message(out, element);
   }
   if (block.forward_block()) put_int(out, field::kForwardBlockIdx, *block.forward_block());
   put_unknown(out, block.unknown());
+  end_message(out, message);
 }
 
 std::string encode_op_versions(llvm::ArrayRef<OpVersion> versions) {
@@ -219,8 +213,7 @@ std::string encode_op_versions(llvm::ArrayRef<OpVersion> versions) {
 
 std::string encode_op(const Op& op) {
   std::string out;
-  std::string scratch;
-  append_op(out, op, scratch);
+  append_op(out, op);
   return out;
 }
 
@@ -234,12 +227,7 @@ std::string export_program(const Program& program, const ExportOptions& options)
   namespace field = wire::program_field;
   if (!options.canonical && program.pristine_bytes() != nullptr) return *program.pristine_bytes();
   std::string out;
-  Scratch scratch;
-  for (const Block& block : program.blocks()) {
-    scratch.block.clear();
-    append_block(scratch.block, block, options, scratch);
-    put_bytes(out, field::kBlocks, scratch.block);
-  }
+  for (const Block& block : program.blocks()) put_block(out, block, options);
   if (program.has_version()) {
     std::string version;
     if (program.version()) put_int(version, 1, *program.version());

@@ -8,10 +8,10 @@
 namespace millrace {
 namespace {
 
+// Ops have few slots with short names: comparing them is cheaper than hashing one.
 const Slot* find_slot(const NameTable& names, llvm::ArrayRef<Slot> slots, llvm::StringRef name) {
-  const std::optional<NameId> id = names.find(name);
-  if (!id) return nullptr;
-  const auto* const it = llvm::find_if(slots, [&](const Slot& slot) { return slot.name == *id; });
+  const auto* const it =
+      llvm::find_if(slots, [&](const Slot& slot) { return names.str(slot.name) == name; });
   return it == slots.end() ? nullptr : it;
 }
 

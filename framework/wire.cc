@@ -69,24 +69,59 @@ size_t varint_size(uint64_t value) {
   return size;
 }
 
+namespace {
+
+// A few varints, so that a string grows once for all of them.
+class Head {
+ public:
+  Head& varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7U)
+      bytes_[size_++] = static_cast<char>((value & 0x7FU) | 0x80U);
+    bytes_[size_++] = static_cast<char>(value);
+    return *this;
+  }
+  Head& tag(uint32_t number, Type type) {
+    return varint((static_cast<uint64_t>(number) << 3U) | static_cast<uint64_t>(type));
+  }
+  [[nodiscard]] std::string_view view() const { return {bytes_, size_}; }
+
+ private:
+  char bytes_[20];  // two varints of ten bytes
+  size_t size_ = 0;
+};
+
+}  // namespace
+
 void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7U) out.push_back(static_cast<char>((value & 0x7FU) | 0x80U));
-  out.push_back(static_cast<char>(value));
+  out.append(Head().varint(value).view());
 }
 
 void put_tag(std::string& out, uint32_t number, Type type) {
-  put_varint(out, (static_cast<uint64_t>(number) << 3U) | static_cast<uint64_t>(type));
+  out.append(Head().tag(number, type).view());
 }
 
 void put_int(std::string& out, uint32_t number, int64_t value) {
-  put_tag(out, number, Type::kVarint);
-  put_varint(out, static_cast<uint64_t>(value));
+  out.append(Head().tag(number, Type::kVarint).varint(static_cast<uint64_t>(value)).view());
 }
 
 void put_bytes(std::string& out, uint32_t number, llvm::StringRef value) {
-  put_tag(out, number, Type::kBytes);
-  put_varint(out, value.size());
+  out.append(Head().tag(number, Type::kBytes).varint(value.size()).view());
   out.append(value.data(), value.size());
+}
+
+size_t begin_message(std::string& out, uint32_t number) {
+  put_tag(out, number, Type::kBytes);
+  out.push_back('\0');
+  return out.size();
+}
+
+void end_message(std::string& out, size_t begin) {
+  const size_t size = out.size() - begin;
+  if (size < 0x80) {
+    out[begin - 1] = static_cast<char>(size);
+  } else {
+    out.replace(begin - 1, 1, Head().varint(size).view());
+  }
 }
 
 void put_float(std::string& out, uint32_t number, float value) {

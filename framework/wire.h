@@ -77,6 +77,11 @@ void put_tag(std::string& out, uint32_t number, Type type);
 /// int32 and int64 fields: negative numbers take ten bytes, as the format asks.
 void put_int(std::string& out, uint32_t number, int64_t value);
 void put_bytes(std::string& out, uint32_t number, llvm::StringRef value);
+/// Writes a message field front to back: what is appended between the two calls is its content.
+/// begin_message() returns what end_message() wants. One byte is held free for the length; contents
+/// of 128 bytes and more are moved once.
+size_t begin_message(std::string& out, uint32_t number);
+void end_message(std::string& out, size_t begin);
 void put_float(std::string& out, uint32_t number, float value);
 void put_double(std::string& out, uint32_t number, double value);
 /// Number of bytes put_varint() writes.
