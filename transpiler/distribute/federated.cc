@@ -3,6 +3,7 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/federated_passes.h"
 #include "transpiler/distribute/pserver_program.h"
+#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/run_steps.h"
 #include "transpiler/distribute/server_job.h"
 
@@ -54,6 +55,7 @@ StatusOr<FederatedPrograms> transpile_federated(const Program& main, const Progr
   out.send = with_ops(*whole, split, whole->root().op_count());
   out.startup = startup.clone();
 
+  job.lr_ops = role::lr_ops(main.root());
   RolePrograms server;
   MILLRACE_ASSIGN_OR_RETURN(server.main, make_federated_pserver(main, context, job));
   MILLRACE_ASSIGN_OR_RETURN(server.startup, make_pserver_startup(startup, *server.main, job, 0));

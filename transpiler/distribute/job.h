@@ -84,6 +84,8 @@ struct DistributionJob final : Facts {
   llvm::StringMap<uint32_t> pair_of_grad;           ///< by every name a gradient has on the trainer
   std::vector<std::vector<OwnedSlice>> owned;       ///< per server, in dispatch order
   std::vector<std::vector<const Op*>> ops_of_pair;  ///< optimize ops of each pair, in program order
+  std::vector<const Op*>
+      lr_ops;                ///< learning-rate ops of block 0 after all steps, in program order
   std::string step_counter;  ///< "<counter>.trainer_<id>" of an asynchronous schedule; empty: none
   VarsDistributed overview;
 

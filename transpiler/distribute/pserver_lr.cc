@@ -1,7 +1,6 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/pserver_builder.h"
-#include "transpiler/distribute/roles.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -55,16 +54,15 @@ Status copy_sub_block(PserverBuilder& b, Op& copy, const Op& op, const Block& pa
 
 Status build_lr_block(PserverBuilder& b) {
   Block* block = nullptr;
-  for (const Op& op : b.origin.root().ops()) {
-    if (!role::is_lr_op(op)) continue;
+  for (const Op* const op : b.job.lr_ops) {
     if (block == nullptr) {
       block = &b.program->add_block(0);
       b.lr_block = block->index();
       b.optimize_blocks.push_back(b.lr_block);
     }
     bool sliced = false;
-    MILLRACE_ASSIGN_OR_RETURN(Op* const copy, b.copy_op(*block, op, sliced));
-    MILLRACE_RETURN_IF_ERROR(copy_sub_block(b, *copy, op, *block, 0));
+    MILLRACE_ASSIGN_OR_RETURN(Op* const copy, b.copy_op(*block, *op, sliced));
+    MILLRACE_RETURN_IF_ERROR(copy_sub_block(b, *copy, *op, *block, 0));
   }
   return Ok();
 }

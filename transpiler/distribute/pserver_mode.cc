@@ -5,6 +5,7 @@
 #include "framework/base/errors.h"
 #include "transpiler/distribute/endpoints.h"
 #include "transpiler/distribute/pserver_program.h"
+#include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
 #include "transpiler/distribute/trainer_program.h"
 
@@ -54,6 +55,7 @@ StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(
   MILLRACE_ASSIGN_OR_RETURN(const PassManager manager,
                             PassManager::create(passes, pserver_mode_pipeline()));
   MILLRACE_ASSIGN_OR_RETURN(mode->report_, manager.run(*mode->main_, mode->context_, pass_options));
+  job.lr_ops = role::lr_ops(mode->main_->root());
   return mode;
 }
 

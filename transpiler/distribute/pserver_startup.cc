@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
@@ -24,6 +27,24 @@ std::string target_of(const DistributionJob& job, const llvm::DenseMap<uint32_t,
 bool has_shape_attr(llvm::StringRef type) {
   return type == "gaussian_random" || type == "fill_constant" || type == "uniform_random" ||
          type == "truncated_gaussian_random";
+}
+
+// Ops of the original startup program that write, as their first output, something this server
+// keeps; in program order. Found from the vars of the server, so that a job's servers do not each
+// walk a whole large program.
+std::vector<const Op*> initializers(const Block& startup, const Block& pserver,
+                                    const DistributionJob& job, size_t server) {
+  std::vector<const Op*> ops;
+  const auto add = [&](llvm::StringRef name) {
+    for (const Op* const op : startup.writers_of(name)) {
+      if (op->output_names()[0] == name) ops.push_back(op);
+    }
+  };
+  for (const Var& var : pserver.vars()) add(var.name());
+  for (const OwnedSlice& owned : job.owned[server]) add(job.pairs[owned.pair].param);
+  llvm::sort(ops, [](const Op* a, const Op* b) { return a->comes_before(*b); });
+  ops.erase(std::unique(ops.begin(), ops.end()), ops.end());
+  return ops;
 }
 
 void set_shape(Op& op, const Var& output) {
@@ -56,13 +77,11 @@ StatusOr<std::unique_ptr<Program>> make_pserver_startup(const Program& startup,
   }
   llvm::DenseMap<uint32_t, uint32_t> slices;
   for (const OwnedSlice& owned : job.owned[server]) slices[owned.pair] = owned.slice;
-  for (const Op& op : startup.root().ops()) {
-    const llvm::StringRef type = op.type();
+  for (const Op* const op : initializers(startup.root(), pserver.root(), job, server)) {
+    const llvm::StringRef type = op->type();
     if (type == "recv" || type == "fetch_barrier" || type == "concat") continue;
-    const auto outputs = op.output_names();
-    if (outputs.empty()) continue;
-    if (target_of(job, slices, pserver.root(), outputs[0]).empty()) continue;
-    Op& copy = block.append_clone(op);
+    const auto outputs = op->output_names();
+    Op& copy = block.append_clone(*op);
     copy.set_string("op_namescope", "/");
     copy.remove_attr("op_callstack");
     for (const llvm::StringRef output : outputs) {

@@ -202,6 +202,14 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
 }
 
 std::string html_text(std::string_view text) {
+  // Nearly all names need no escapes.
+  if (std::all_of(text.begin(), text.end(), [](char c) {
+        return (c >= 0x20 && c < 0x7F && c != '&' && c != '<' && c != '>' && c != '"' &&
+                c != '\'') ||
+               c == '\n';
+      })) {
+    return std::string(text);
+  }
   std::string out;
   size_t line_start = 0;
   // New lines are wanted in titles; printable() would spell them out.

@@ -13,6 +13,14 @@ bool is_lr_op(const Op& op) {
   return role == kLrSched || role == (kLrSched | kOptimize);
 }
 
+std::vector<const Op*> lr_ops(const Block& block) {
+  std::vector<const Op*> ops;
+  for (const Op& op : block.ops()) {
+    if (is_lr_op(op)) ops.push_back(&op);
+  }
+  return ops;
+}
+
 bool is_optimize_op(const Op& op) {
   return of(op) == kOptimize;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "framework/block.h"
 #include "framework/op.h"
 
 /// op_role is a bit set; these are its bits and the combinations the transpiler asks for.
@@ -21,6 +23,8 @@ inline constexpr int32_t kUnspecified = 4096;
 int32_t of(const Op& op);
 /// Scheduler op, or per-parameter scaling of the rate.
 bool is_lr_op(const Op& op);
+/// The learning-rate ops of a block, in order.
+std::vector<const Op*> lr_ops(const Block& block);
 /// Optimize and nothing else.
 bool is_optimize_op(const Op& op);
 /// Has slots Param and LearningRate: it updates a parameter.
