@@ -179,7 +179,7 @@ Var& Block::add_declaration(llvm::StringRef name, VarSpec spec) {
 }
 
 Var& Block::declare(llvm::StringRef name, VarSpec spec) {
-  if (Var* const var = find_var(name)) {
+  if (Var* const var = find_var(program_->names().intern(name))) {
     var->set_spec(std::move(spec));
     return *var;
   }

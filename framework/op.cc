@@ -8,7 +8,7 @@
 namespace millrace {
 namespace {
 
-// Ops have few slots with short names: comparing them is cheaper than hashing one.
+// Ops have few slots and attributes with short names: comparing them is cheaper than hashing one.
 const Slot* find_slot(const NameTable& names, llvm::ArrayRef<Slot> slots, llvm::StringRef name) {
   const auto* const it =
       llvm::find_if(slots, [&](const Slot& slot) { return names.str(slot.name) == name; });
@@ -209,10 +209,9 @@ std::vector<Attr>& Op::own_attrs() {
 }
 
 const AttrValue* Op::find_attr(llvm::StringRef name) const {
-  const std::optional<NameId> id = program().names().find(name);
-  if (!id) return nullptr;
+  const NameTable& names = program().names();
   for (const Attr& attr : attrs()) {
-    if (attr.name == *id) return &attr.value;
+    if (names.str(attr.name) == name) return &attr.value;
   }
   return nullptr;
 }

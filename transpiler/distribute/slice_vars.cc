@@ -59,16 +59,19 @@ Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trai
 void rename_role_vars(Block& block, const DistributionJob& job) {
   for (Op& op : block.ops()) {
     const llvm::ArrayRef<std::string> vars = role::vars(op);
-    bool changed = false;
+    const auto new_name = [&](const std::string& name) -> const std::string* {
+      const auto it = job.pair_of_grad.find(name);
+      if (it == job.pair_of_grad.end()) return nullptr;
+      const ParamGrad& pair = job.pairs[it->second];
+      return pair.grad == name && pair.grad_on_trainer != name ? &pair.grad_on_trainer : nullptr;
+    };
+    if (llvm::none_of(vars, new_name)) continue;
     std::vector<std::string> renamed;
     for (const std::string& name : vars) {
-      const auto it = job.pair_of_grad.find(name);
-      const bool hit = it != job.pair_of_grad.end() && job.pairs[it->second].grad == name &&
-                       job.pairs[it->second].grad_on_trainer != name;
-      renamed.push_back(hit ? job.pairs[it->second].grad_on_trainer : name);
-      changed = changed || hit;
+      const std::string* const to = new_name(name);
+      renamed.push_back(to == nullptr ? name : *to);
     }
-    if (changed) op.set_strings("op_role_var", std::move(renamed));
+    op.set_strings("op_role_var", std::move(renamed));
   }
 }
 
