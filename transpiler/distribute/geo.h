@@ -15,7 +15,7 @@ namespace millrace::transpiler {
 struct GeoPrograms {
   RolePrograms trainer;
   std::vector<RolePrograms> pservers;  ///< in order of the endpoints
-  ProgramProperties properties;  ///< with what the communicator must know
+  ProgramProperties properties;        ///< with what the communicator must know
   VarsDistributed overview;
 };
 
