@@ -98,9 +98,10 @@ TEST(Metrics, ShapesAndTypes) {
             "Accuracy=f32[] Correct=i32[] Total=i32[]");
   EXPECT_EQ(infer("accuracy", "Out=f32[4,5] Indices=i64[4,5] Label=i64[3,1]", "Accuracy"),
             "Indices and Label must have as many rows, found [4, 5] and [3, 1]");
-  EXPECT_EQ(infer("auc", "Predict=f32[8,2] Label=i64[8,1] StatPos=i64[1,16] StatNeg=i64[1,16]",
-                  "AUC StatPosOut StatNegOut"),
-            "AUC=f64[] StatPosOut=i64[1,16] StatNegOut=i64[1,16]");
+  EXPECT_EQ(
+      infer("auc", "Predict=f32[8,2] Label=i64[8,1] StatPos=i64[1,16385] StatNeg=i64[1,16385]",
+            "AUC StatPosOut StatNegOut"),
+      "AUC=f64[] StatPosOut=i64[1,16385] StatNegOut=i64[1,16385]");
   EXPECT_EQ(infer("mean_iou", "Predictions=i32[4] Labels=i32[4]", "OutMeanIou OutWrong OutCorrect",
                   {{"num_classes", make_attr(3)}}),
             "OutMeanIou=f32[1] OutWrong=i32[3] OutCorrect=i32[3]");
