@@ -101,7 +101,7 @@ TEST(Metrics, ShapesAndTypes) {
   EXPECT_EQ(
       infer("auc", "Predict=f32[8,2] Label=i64[8,1] StatPos=i64[1,16385] StatNeg=i64[1,16385]",
             "AUC StatPosOut StatNegOut"),
-      "AUC=f64[] StatPosOut=i64[1,16385] StatNegOut=i64[1,16385]");
+      "AUC=f64[] StatPosOut=i64[16385] StatNegOut=i64[16385]");
   EXPECT_EQ(infer("mean_iou", "Predictions=i32[4] Labels=i32[4]", "OutMeanIou OutWrong OutCorrect",
                   {{"num_classes", make_attr(3)}}),
             "OutMeanIou=f32[1] OutWrong=i32[3] OutCorrect=i32[3]");
