@@ -28,11 +28,60 @@ void fill(Tensor& tensor, const std::vector<double>& values) {
   }
 }
 
+void fill_tensor(Tensor& tensor, DType dtype, const Dims& dims, const std::vector<double>& values) {
+  EXPECT_TRUE(tensor.resize(dtype, dims).ok());
+  EXPECT_TRUE(dispatch<AllTypes>(dtype, [&](auto tag) {
+                fill<typename decltype(tag)::type>(tensor, values);
+                return Ok();
+              }).ok());
+}
+
 double weight(size_t i) {
   return 0.5 + 0.25 * static_cast<double>(i % 7);
 }
 
 }  // namespace
+
+Value tensor_value(const Dims& dims, const std::vector<double>& values, DType dtype) {
+  Value value;
+  fill_tensor(value.as<Tensor>(), dtype, dims, values);
+  return value;
+}
+
+Value rows_value(std::vector<int64_t> rows, int64_t height, const Dims& dims,
+                 const std::vector<double>& values) {
+  Value value;
+  auto& held = value.as<SelectedRows>();
+  held.rows = std::move(rows);
+  held.height = height;
+  fill_tensor(held.value, DType::kFloat32, dims, values);
+  return value;
+}
+
+std::vector<double> waves(int64_t count, double phase) {
+  std::vector<double> out;
+  for (int64_t i = 0; i < count; ++i)
+    out.push_back(std::sin(1.7 * static_cast<double>(i) + 0.3 + phase));
+  return out;
+}
+
+std::vector<double> numbers(const Value& value) {
+  const auto* const rows = value.get_if<SelectedRows>();
+  const Tensor* const from = rows == nullptr ? value.get_if<Tensor>() : &rows->value;
+  std::vector<double> result;
+  if (from == nullptr) return result;
+  EXPECT_TRUE(dispatch<AllTypes>(from->dtype(), [&](auto tag) {
+                for (const auto element : from->values<typename decltype(tag)::type>())
+                  result.push_back(static_cast<double>(element));
+                return Ok();
+              }).ok());
+  return result;
+}
+
+std::vector<int64_t> dims(const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  return tensor == nullptr ? std::vector<int64_t>{-1} : tensor->dims().vec();
+}
 
 RunOp::RunOp(llvm::StringRef type)
     : program_(Program::create()), op_(&program_->root().append_op(type)) {}
@@ -43,11 +92,7 @@ RunOp& RunOp::feed(const std::string& name, const Dims& dims, std::vector<double
   spec.lod_level = static_cast<int32_t>(lod.size());
   if (program_->root().find_var(name) == nullptr) program_->root().declare(name, std::move(spec));
   auto& tensor = feeds_[name].as<Tensor>();
-  EXPECT_TRUE(tensor.resize(dtype, dims).ok());
-  EXPECT_TRUE(dispatch<AllTypes>(dtype, [&](auto tag) {
-                fill<typename decltype(tag)::type>(tensor, values);
-                return Ok();
-              }).ok());
+  fill_tensor(tensor, dtype, dims, values);
   tensor.set_lod(std::move(lod));
   return *this;
 }
@@ -59,6 +104,27 @@ RunOp& RunOp::in(llvm::StringRef slot, const Dims& dims, std::vector<double> val
   feed(name, dims, std::move(values), dtype, std::move(lod));
   names.push_back(name);
   op_->set_input(slot, llvm::ArrayRef<llvm::StringRef>(names));
+  return *this;
+}
+
+RunOp& RunOp::in(llvm::StringRef slot, Value value) {
+  auto names = op_->input(slot);
+  const std::string name = slot.str() + std::to_string(names.size());
+  VarSpec spec = VarSpec::shapeless(value.kind());
+  if (const auto* const held = value.get_if<Tensor>())
+    spec = VarSpec::tensor(held->dtype(), held->dims());
+  program_->root().declare(name, std::move(spec));
+  feeds_[name] = std::move(value);
+  names.push_back(name);
+  op_->set_input(slot, llvm::ArrayRef<llvm::StringRef>(names));
+  return *this;
+}
+
+RunOp& RunOp::out_kind(llvm::StringRef slot, VarKind kind) {
+  const std::string name = slot.str() + "0";
+  program_->root().declare(name, VarSpec::shapeless(kind));
+  outputs_.push_back(name);
+  op_->set_output(slot, name);
   return *this;
 }
 
@@ -128,6 +194,15 @@ Status RunOp::run(int threads) {
   return Ok();
 }
 
+Status RunOp::run_with_grad(const std::vector<std::string>& wanted_slots, int threads) {
+  MILLRACE_RETURN_IF_ERROR(run(threads));
+  const Tensor& out = tensor("Out0");
+  const Dims dims(out.dims().begin(), out.dims().end());
+  feed("Out0@GRAD", dims, waves(out.numel(), 5), out.dtype());
+  with_grad(wanted_slots);
+  return run(threads);
+}
+
 std::string RunOp::run_text(int threads) {
   const Status status = run(threads);
   return status.ok() ? "ok" : status.message();
@@ -138,14 +213,7 @@ const Tensor& RunOp::tensor(const std::string& name) const {
 }
 
 std::vector<double> RunOp::values(const std::string& name) const {
-  std::vector<double> result;
-  const Tensor& from = tensor(name);
-  EXPECT_TRUE(dispatch<AllTypes>(from.dtype(), [&](auto tag) {
-                for (const auto value : from.values<typename decltype(tag)::type>())
-                  result.push_back(static_cast<double>(value));
-                return Ok();
-              }).ok());
-  return result;
+  return numbers(results_.at(name));
 }
 
 double RunOp::weighted_sum(const std::string& output) {

@@ -12,6 +12,19 @@
 
 namespace millrace::kernels {
 
+/// A dense tensor of these elements.
+Value tensor_value(const Dims& dims, const std::vector<double>& values,
+                   DType dtype = DType::kFloat32);
+/// Selected rows of f32 with values of these dims; dim 0 counts the rows.
+Value rows_value(std::vector<int64_t> rows, int64_t height, const Dims& dims,
+                 const std::vector<double>& values);
+/// Numbers between -1 and 1 that follow a smooth pattern; the same ones for the same phase.
+std::vector<double> waves(int64_t count, double phase = 0);
+/// Elements of a tensor, or of the values of selected rows.
+std::vector<double> numbers(const Value& value);
+/// Dims of a tensor.
+std::vector<int64_t> dims(const Value& value);
+
 /// A program of one op, and its gradient ops if asked for, that runs through the executor. Vars are
 /// named after slot and position: X0, X1, Out0, Out0@GRAD. Numbers are given and read as doubles,
 /// whatever the element type.
@@ -22,6 +35,10 @@ class RunOp {
   /// Adds a fed var to an input slot. values may be empty for an empty tensor; one value fills all.
   RunOp& in(llvm::StringRef slot, const Dims& dims, std::vector<double> values,
             DType dtype = DType::kFloat32, Lod lod = {});
+  /// Adds a fed var of any kind to an input slot.
+  RunOp& in(llvm::StringRef slot, Value value);
+  /// Adds an output of another kind.
+  RunOp& out_kind(llvm::StringRef slot, VarKind kind);
   /// Adds count vars without a shape to an output slot.
   RunOp& out(llvm::StringRef slot, int count = 1);
   /// The output is the var of the first input of that slot.
@@ -43,6 +60,9 @@ class RunOp {
 
   /// Runs and fetches every output.
   Status run(int threads = 1);
+  /// Runs, appends the gradient ops for these input slots with waves() as gradient of Out0, and
+  /// runs again.
+  Status run_with_grad(const std::vector<std::string>& wanted_slots, int threads = 1);
   /// "ok", or the message of the error.
   std::string run_text(int threads = 1);
 
