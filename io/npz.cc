@@ -357,7 +357,7 @@ StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const 
                     fmt::format("more than {} bytes unpacked from {}", max_total, file.size()))
           .in_file(path);
     }
-    const auto in_member = [&](Status status) {
+    const auto in_member = [&](const Status& status) {
       return Status(status.code(), fmt::format("member '{}': {}", stat.name, status.message()))
           .in_file(path);
     };

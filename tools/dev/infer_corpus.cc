@@ -138,6 +138,7 @@ void check_rules(const ops::OpRegistry& registry, const Program& program, const 
 
 std::string slots_text(const std::vector<std::pair<std::string, std::vector<std::string>>>& slots) {
   std::vector<std::string> parts;
+  parts.reserve(slots.size());
   for (const auto& [slot, vars] : slots)
     parts.push_back(slot + "=" + fmt::format("{}", fmt::join(vars, ",")));
   std::sort(parts.begin(), parts.end());
