@@ -1,7 +1,11 @@
+#include "kernels/cpu/distributed/distributed.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_distributed_kernels(KernelRegistry& /*registry*/) {}
+void add_distributed_kernels(KernelRegistry& registry) {
+  add_ids(registry);
+  add_slices(registry);
+}
 
 }  // namespace millrace::kernels

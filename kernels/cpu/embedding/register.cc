@@ -4,7 +4,9 @@
 namespace millrace::kernels {
 
 void add_embedding_kernels(KernelRegistry& registry) {
+  add_hierarchical_sigmoid(registry);
   add_lookup(registry);
+  add_nce(registry);
   add_selected_rows(registry);
 }
 

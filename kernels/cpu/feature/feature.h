@@ -6,5 +6,6 @@ namespace millrace::kernels {
 
 // Kernels of ops/feature, a function a file.
 void add_average_kernels(KernelRegistry& registry);
+void add_sampling_kernels(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

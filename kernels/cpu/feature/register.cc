@@ -5,6 +5,7 @@ namespace millrace::kernels {
 
 void add_feature_kernels(KernelRegistry& registry) {
   add_average_kernels(registry);
+  add_sampling_kernels(registry);
 }
 
 }  // namespace millrace::kernels

@@ -1,0 +1,207 @@
+// What the reference corpus does not cover of the kernels of ops/embedding and ops/distributed:
+// sampled losses, helpers of the parameter servers, messages.
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/run_op.h"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using Values = std::vector<double>;
+
+constexpr DType kF64 = DType::kFloat64;
+constexpr DType kI64 = DType::kInt64;
+
+Values spread(size_t count, double step) {
+  Values values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = std::sin(step * static_cast<double>(i + 1));
+  return values;
+}
+
+const SelectedRows& rows_of(const RunOp& op, const std::string& name) {
+  return *op.value(name).get_if<SelectedRows>();
+}
+Values values_of(const SelectedRows& rows) {
+  const auto values = rows.value.values<float>();
+  return {values.begin(), values.end()};
+}
+
+TEST(Lookup, ChecksIdsButForThePadding) {
+  RunOp op("lookup_table_v2");
+  op.in("W", {3, 2}, {1, 2, 3, 4, 5, 6}).in("Ids", {2}, {7, 2}, kI64);
+  op.attr("padding_idx", int64_t{7}).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(0, 0, 5, 6));
+  RunOp wrong("lookup_table");
+  wrong.in("W", {3, 2}, {1}).in("Ids", {2, 1}, {0, 3}, kI64).out("Out");
+  EXPECT_THAT(wrong.run_text(), HasSubstr("Ids has 3 at 1, expected a number in [0, 3)"));
+}
+
+TEST(Lookup, ReadsATableOfSelectedRows) {
+  RunOp op("lookup_table");
+  op.in("W", rows_value({4, 2}, 10, {2, 2}, {1, 2, 3, 4}))
+      .in("Ids", {3, 1}, {2, 4, 2}, kI64)
+      .out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(3, 4, 1, 2, 3, 4));
+  RunOp missing("lookup_table");
+  missing.in("W", rows_value({4}, 10, {1, 2}, {1, 2})).in("Ids", {1, 1}, {3}, kI64).out("Out");
+  EXPECT_THAT(missing.run_text(), HasSubstr("Ids has 3 at 0, which is no row of W"));
+}
+
+TEST(MergeSelectedRows, AddsRowsOfOneNumber) {
+  RunOp op("merge_selected_rows");
+  op.in("X", rows_value({4, 2, 4}, 10, {3, 1}, {1, 2, 3}));
+  op.out_kind("Out", VarKind::kSelectedRows);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(rows_of(op, "Out0").rows, ElementsAre(4, 2));
+  EXPECT_THAT(values_of(rows_of(op, "Out0")), ElementsAre(4, 2));
+}
+
+RunOp tree_loss(bool custom) {
+  RunOp op("hierarchical_sigmoid");
+  op.in("X", {3, 4}, spread(12, 0.7), kF64).in("W", {5, 4}, spread(20, 1.1), kF64);
+  op.in("Label", {3, 1}, {0, 3, 5}, kI64).in("Bias", {5, 1}, spread(5, 0.3), kF64);
+  if (custom) {
+    op.in("PathTable", {3, 3}, {0, 2, -1, 0, 1, 4, 0, -1, -1}, kI64);
+    op.in("PathCode", {3, 3}, {1, 0, -1, 0, 0, 1, 1, -1, -1}, kI64);
+  }
+  op.attr("num_classes", 6).out("Out").out("PreOut");
+  return op;
+}
+
+TEST(HierarchicalSigmoid, GradientsAgreeWithFiniteDifferences) {
+  for (const bool custom : {false, true})
+    EXPECT_LT(tree_loss(custom).gradient_error({"X", "W", "Bias"}, "Out0"), 1e-6) << custom;
+}
+
+TEST(HierarchicalSigmoid, GivesTheRowsThatWereUsed) {
+  RunOp op("hierarchical_sigmoid");
+  op.in("X", {1, 1}, {1}).in("W", {5, 1}, {0}).in("Label", {1, 1}, {0}, kI64);
+  op.attr("num_classes", 6).attr("is_sparse", true).out("Out").out("PreOut");
+  op.with_grad({"W"}).feed("Out0@GRAD", {1, 1}, {2});
+  ASSERT_EQ(op.run_text(), "ok");
+  // class 0 is leaf 6 of the tree: nodes 3 and 1, branches 0 and 1
+  EXPECT_THAT(rows_of(op, "W0@GRAD").rows, ElementsAre(0, 2));
+  EXPECT_THAT(values_of(rows_of(op, "W0@GRAD")), ElementsAre(-1, 1));
+  EXPECT_EQ(rows_of(op, "W0@GRAD").height, 5);
+}
+
+TEST(HierarchicalSigmoid, ChecksLabels) {
+  RunOp op("hierarchical_sigmoid");
+  op.in("X", {1, 1}, {1}).in("W", {5, 1}, {0}).in("Label", {1, 1}, {6}, kI64);
+  op.attr("num_classes", 6).out("Out");
+  EXPECT_THAT(op.run_text(), HasSubstr("Label has 6 at 0, expected one of [0, 6)"));
+}
+
+RunOp noise_loss(int sampler) {
+  RunOp op("nce");
+  op.in("Input", {2, 3}, spread(6, 0.9), kF64).in("Label", {2, 1}, {1, 4}, kI64);
+  op.in("Weight", {5, 3}, spread(15, 0.4), kF64).in("Bias", {5, 1}, spread(5, 2.0), kF64);
+  op.in("SampleWeight", {2, 1}, {1, 0.5}, kF64).attr("num_total_classes", 5);
+  op.ints("custom_neg_classes", {0, 2, 1}).attr("num_neg_samples", 3).attr("sampler", sampler);
+  op.out("Cost").out("SampleLogits").out("SampleLabels");
+  return op;
+}
+
+TEST(Nce, GradientsAgreeWithFiniteDifferences) {
+  for (const int sampler : {0, 1})
+    EXPECT_LT(noise_loss(sampler).gradient_error({"Input", "Weight", "Bias"}, "Cost0"), 1e-6);
+}
+
+TEST(Nce, CostsWhatTheFormulaSays) {
+  RunOp op("nce");
+  op.in("Input", {1, 1}, {0}, kF64).in("Label", {1, 1}, {1}, kI64).in("Weight", {4, 1}, {0}, kF64);
+  op.attr("num_total_classes", 4).ints("custom_neg_classes", {0, 3}).attr("num_neg_samples", 2);
+  op.out("Cost").out("SampleLogits").out("SampleLabels");
+  ASSERT_EQ(op.run_text(), "ok");
+  // o = 1/2 and b = 2/4 everywhere: three times log 2
+  EXPECT_NEAR(op.values("Cost0")[0], 3 * std::log(2.0), 1e-12);
+  EXPECT_THAT(op.values("SampleLabels0"), ElementsAre(1, 0, 3));
+}
+
+TEST(Nce, DrawsFromAList) {
+  RunOp op("nce");
+  op.in("Input", {1, 1}, {0}).in("Label", {1, 1}, {1}, kI64).in("Weight", {2, 1}, {0});
+  op.in("CustomDistProbs", {2}, {0, 1}).in("CustomDistAlias", {2}, {1, -1}, DType::kInt32);
+  op.in("CustomDistAliasProbs", {2}, {0, 1}).attr("num_total_classes", 2).attr("sampler", 2);
+  op.attr("num_neg_samples", 4).out("Cost").out("SampleLabels");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("SampleLabels0"), ElementsAre(1, 1, 1, 1, 1));
+}
+
+TEST(Ids, AreSplitAndMergedAgain) {
+  RunOp split("split_ids");
+  split.in("Ids", {4, 1}, {5, 2, 5, 4}, kI64).in("Ids", {1, 1}, {1}, kI64).out("Out", 2);
+  ASSERT_EQ(split.run_text(), "ok");
+  EXPECT_THAT(split.values("Out0"), ElementsAre(2, 4));
+  EXPECT_THAT(split.values("Out1"), ElementsAre(1, 5));
+  RunOp merge("merge_ids");
+  merge.in("Ids", {3, 1}, {5, 2, 5}, kI64).in("Ids", {1, 1}, {4}, kI64);
+  merge.in("Rows", {2, 1}, {2, 4}, kI64).in("Rows", {1, 1}, {5}, kI64);
+  merge.in("X", {2, 2}, {1, 2, 3, 4}).in("X", {1, 2}, {5, 6}).out("Out", 2);
+  ASSERT_EQ(merge.run_text(), "ok");
+  EXPECT_THAT(merge.values("Out0"), ElementsAre(5, 6, 1, 2, 5, 6));
+  EXPECT_THAT(merge.values("Out1"), ElementsAre(3, 4));
+}
+
+TEST(Ids, MissingAnswersAreErrors) {
+  RunOp merge("merge_ids");
+  merge.in("Ids", {1, 1}, {7}, kI64).in("Rows", {1, 1}, {5}, kI64).in("X", {1, 1}, {1});
+  merge.out("Out");
+  EXPECT_THAT(merge.run_text(), HasSubstr("Ids[0] has 7, for which Rows has no answer"));
+}
+
+TEST(Ids, RowsOfAGradientGoTheSameWay) {
+  RunOp op("split_ids");
+  op.in("Ids", rows_value({5, 2, 5}, 9, {3, 2}, {1, 2, 3, 4, 5, 6})).out("Out", 3);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(rows_of(op, "Out0").rows, IsEmpty());
+  EXPECT_THAT(rows_of(op, "Out2").rows, ElementsAre(2, 5));
+  EXPECT_THAT(values_of(rows_of(op, "Out2")), ElementsAre(3, 4, 6, 8));
+}
+
+TEST(Slices, RowNumbersBecomeLocal) {
+  RunOp op("split_selected_rows");
+  op.in("X", rows_value({5, 2, 8}, 9, {3, 1}, {1, 2, 3}));
+  op.attr("height_sections", std::vector<int64_t>{4, 5}).out("Out", 2);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(rows_of(op, "Out0").rows, ElementsAre(2));
+  EXPECT_THAT(rows_of(op, "Out1").rows, ElementsAre(1, 4));
+  EXPECT_EQ(rows_of(op, "Out1").height, 5);
+  EXPECT_THAT(values_of(rows_of(op, "Out1")), ElementsAre(1, 3));
+  RunOp outside("split_selected_rows");
+  outside.in("X", rows_value({9}, 9, {1, 1}, {1}));
+  outside.attr("height_sections", std::vector<int64_t>{9}).out("Out");
+  EXPECT_THAT(outside.run_text(), HasSubstr("X has rows outside of [0, 9)"));
+}
+
+TEST(Slices, AreCutByRows) {
+  RunOp op("split_byref");
+  op.in("X", {3, 2}, {1, 2, 3, 4, 5, 6}).ints("sections", {1, 2}).out("Out", 2);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out1"), ElementsAre(3, 4, 5, 6));
+  RunOp choice("ref_by_trainer_id");
+  choice.in("X", {1}, {5}).in("X", {1}, {6}).in("TrainerId", {1}, {1}, kI64).out("Out");
+  ASSERT_EQ(choice.run_text(), "ok");
+  EXPECT_THAT(choice.values("Out0"), ElementsAre(6));
+}
+
+TEST(DgcClipByNorm, StartsWithTheCompression) {
+  for (const double step : {4.0, 5.0}) {
+    RunOp op("dgc_clip_by_norm");
+    op.in("X", {2}, {3, 4}).in("current_step", {1}, {step}).attr("max_norm", 1.0F);
+    op.attr("rampup_begin_step", 5.0F).out("Out");
+    ASSERT_EQ(op.run_text(), "ok");
+    EXPECT_NEAR(op.values("Out0")[0], step < 5 ? 3 : 0.6, 1e-6);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::kernels

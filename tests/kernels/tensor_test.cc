@@ -1,0 +1,315 @@
+// What the reference corpus does not cover of the kernels of ops/tensor: the strided copy against a
+// plain loop, ops that the reference lacks, gradients, empty tensors, messages.
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/cpu/strided.h"
+#include "tests/kernels/run_op.h"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Values = std::vector<double>;
+using Strings = std::vector<std::string>;
+
+constexpr DType kF64 = DType::kFloat64;
+constexpr DType kI64 = DType::kInt64;
+constexpr DType kI32 = DType::kInt32;
+
+Values counted(int64_t count, double first = 0) {
+  Values values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// Copies element by element.
+template <typename U>
+void plain_copy(const StridedBox& box, size_t dim, U* to, const U* from) {
+  if (dim == box.dims.size()) {
+    *to = *from;
+    return;
+  }
+  for (int64_t i = 0; i < box.dims[dim]; ++i)
+    plain_copy(box, dim + 1, to + i * box.to[dim], from + i * box.from[dim]);
+}
+
+template <typename U>
+void expect_copied(const StridedBox& box, int64_t from_size, int64_t from_offset, int64_t to_size) {
+  std::vector<U> from(static_cast<size_t>(from_size));
+  for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<U>(i * 2654435761U + 7);
+  std::vector<U> found(static_cast<size_t>(to_size), U{});
+  std::vector<U> wanted = found;
+  plain_copy(box, 0, wanted.data(), from.data() + from_offset);
+  CpuDevice device(2);
+  copy_strided(device, sizeof(U), box, reinterpret_cast<std::byte*>(found.data()),
+               reinterpret_cast<const std::byte*>(from.data() + from_offset));
+  EXPECT_TRUE(found == wanted);
+}
+
+TEST(Strided, CopiesEveryElementOfEveryKindOfBox) {
+  const std::vector<std::pair<Dims, std::vector<size_t>>> forms = {{{7}, {0}},
+                                                                   {{33, 70}, {1, 0}},
+                                                                   {{2, 19, 3, 24}, {0, 2, 1, 3}},
+                                                                   {{5, 1, 9}, {2, 1, 0}},
+                                                                   {{3, 17, 40}, {0, 2, 1}},
+                                                                   {{4, 3, 2, 5}, {3, 1, 0, 2}},
+                                                                   {{300, 301}, {1, 0}},
+                                                                   {{0, 4}, {1, 0}},
+                                                                   {{64, 8, 8}, {1, 2, 0}}};
+  for (const auto& [dims, order] : forms) {
+    const Dims strides = row_major(dims);
+    StridedBox box;
+    for (const size_t axis : order) box.push(dims[axis], 0, strides[axis]);
+    box.to = row_major(box.dims);
+    const int64_t count =
+        std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+    expect_copied<uint8_t>(box, count, 0, count);
+    expect_copied<uint16_t>(box, count, 0, count);
+    expect_copied<uint32_t>(box, count, 0, count);
+    expect_copied<uint64_t>(box, count, 0, count);
+  }
+}
+
+TEST(Strided, CopiesBackwardsAndRepeats) {
+  StridedBox backwards;
+  backwards.push(3, 10, -10);
+  backwards.push(10, 1, 1);
+  expect_copied<uint32_t>(backwards, 30, 20, 30);
+  StridedBox repeated;
+  repeated.push(4, 12, 0);
+  repeated.push(3, 4, 1);
+  repeated.push(4, 1, 0);
+  expect_copied<uint64_t>(repeated, 3, 0, 48);
+}
+
+TEST(Strided, SumsWhatFallsOnOneElement) {
+  auto from = Tensor::create(DType::kBfloat16, {2, 3});
+  auto to = Tensor::create(DType::kBfloat16, {3});
+  ASSERT_TRUE(from.ok() && to.ok());
+  for (int i = 0; i < 6; ++i) from->data<Bfloat16>()[i] = Bfloat16(static_cast<float>(i));
+  StridedBox box;
+  box.push(2, 0, 3);
+  box.push(3, 1, 1);
+  CpuDevice device;
+  ASSERT_TRUE(sum_strided(device, box, *to, *from).ok());
+  EXPECT_EQ(static_cast<float>(to->data<Bfloat16>()[0]), 3.0F);
+  EXPECT_EQ(static_cast<float>(to->data<Bfloat16>()[2]), 7.0F);
+}
+
+TEST(Transpose, WorksInPlace) {
+  RunOp op("transpose");
+  op.in("X", {2, 2}, {1, 2, 3, 4}).ints("axis", {1, 0}).out_in_place("Out", "X");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("X0"), ElementsAre(1, 3, 2, 4));
+}
+
+TEST(Reshape, SolvesAShapeFromTensors) {
+  RunOp op("reshape2");
+  op.in("X", {2, 3, 4}, counted(24)).in("Shape", {3}, {0, -1, 2}, kI32).out("Out").out("XShape");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.tensor("Out0").dims(), ElementsAre(2, 6, 2));
+  RunOp wrong("reshape2");
+  wrong.in("X", {2, 3}, counted(6)).in("Shape", {2}, {4, -1}, kI32).out("Out");
+  EXPECT_THAT(wrong.run_text(), HasSubstr("does not fit the 6 elements of X f32 [2, 3]"));
+}
+
+TEST(OlderSpellings, SqueezeUnsqueezeFlatten) {
+  RunOp squeeze("squeeze");
+  squeeze.in("X", {1, 2, 1}, {5, 6}).ints("axes", {0}).out("Out").with_grad({"X"});
+  squeeze.feed("Out0@GRAD", {2, 1}, {1, 2});
+  ASSERT_EQ(squeeze.run_text(), "ok");
+  EXPECT_THAT(squeeze.tensor("Out0").dims(), ElementsAre(2, 1));
+  EXPECT_THAT(squeeze.tensor("X0@GRAD").dims(), ElementsAre(1, 2, 1));
+  RunOp unsqueeze("unsqueeze");
+  unsqueeze.in("X", {2}, {5, 6}).in("AxesTensor", {2}, {0, 2}, kI32).out("Out");
+  ASSERT_EQ(unsqueeze.run_text(), "ok");
+  EXPECT_THAT(unsqueeze.tensor("Out0").dims(), ElementsAre(1, 2, 1));
+  RunOp flatten("flatten");
+  flatten.in("X", {2, 3, 4}, counted(24)).attr("axis", 2).out("Out");
+  ASSERT_EQ(flatten.run_text(), "ok");
+  EXPECT_THAT(flatten.tensor("Out0").dims(), ElementsAre(6, 4));
+}
+
+TEST(OneHot, KeepsLodAndChecksClasses) {
+  const auto make = [](bool allow) {
+    RunOp op("one_hot");
+    op.in("X", {2, 1}, {1, 3}, kI64, Lod({{0, 1, 2}})).attr("depth", 3).attr("dtype", 5);
+    op.attr("allow_out_of_range", allow).out("Out");
+    return op;
+  };
+  RunOp allowed = make(true);
+  ASSERT_EQ(allowed.run_text(), "ok");
+  EXPECT_THAT(allowed.values("Out0"), ElementsAre(0, 1, 0, 0, 0, 0));
+  EXPECT_EQ(allowed.tensor("Out0").lod().to_string(), "[[0, 1, 2]]");
+  EXPECT_THAT(make(false).run_text(), HasSubstr("X has class 3 at 1, expected one of [0, 3)"));
+}
+
+TEST(ExpandAs, RepeatsToTheTarget) {
+  RunOp op("expand_as");
+  op.in("X", {2, 1}, {1, 2}, kF64).in("target_tensor", {4, 2}, {0}, kF64).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 1, 2, 2, 1, 1, 2, 2));
+  EXPECT_LT(op.gradient_error({"X"}, "Out0"), 1e-6);
+}
+
+TEST(Diag, PutsAVectorOnTheDiagonal) {
+  RunOp op("diag");
+  op.in("Diagonal", {2}, {3, 4}).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(3, 0, 0, 4));
+}
+
+TEST(PadConstantLike, PadsAtTheEnd) {
+  RunOp op("pad_constant_like");
+  op.in("X", {2, 3}, {0}, kF64).in("Y", {1, 2}, {7, 8}, kF64).attr("pad_value", 9.0F).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(7, 8, 9, 9, 9, 9));
+  EXPECT_LT(op.gradient_error({"Y"}, "Out0"), 1e-6);
+}
+
+RunOp pad2d(const char* mode, const char* format, const Dims& dims) {
+  RunOp op("pad2d");
+  op.in("X", dims, counted(dims[0] * dims[1] * dims[2] * dims[3], 1), kF64);
+  op.ints("paddings", {1, 0, 2, 1}).attr("mode", mode).attr("data_format", format);
+  op.attr("pad_value", 0.5F).out("Out");
+  return op;
+}
+
+TEST(Pad2d, HasThreeModesAndTwoLayouts) {
+  RunOp constant = pad2d("constant", "NCHW", {1, 1, 2, 2});
+  ASSERT_EQ(constant.run_text(), "ok");
+  EXPECT_THAT(constant.values("Out0"),
+              ElementsAre(.5, .5, .5, .5, .5, .5, .5, 1, 2, .5, .5, .5, 3, 4, .5));
+  RunOp edge = pad2d("edge", "NHWC", {1, 2, 2, 1});
+  ASSERT_EQ(edge.run_text(), "ok");
+  EXPECT_THAT(edge.values("Out0"), ElementsAre(1, 1, 1, 2, 2, 1, 1, 1, 2, 2, 3, 3, 3, 4, 4));
+  RunOp reflect = pad2d("reflect", "NCHW", {1, 1, 2, 3});
+  ASSERT_EQ(reflect.run_text(), "ok");
+  EXPECT_THAT(reflect.values("Out0"),
+              ElementsAre(6, 5, 4, 5, 6, 5, 3, 2, 1, 2, 3, 2, 6, 5, 4, 5, 6, 5));
+  for (const char* const mode : {"constant", "edge", "reflect"}) {
+    EXPECT_LT(pad2d(mode, "NHWC", {1, 2, 3, 2}).gradient_error({"X"}, "Out0"), 1e-6) << mode;
+  }
+  EXPECT_THAT(pad2d("reflect", "NCHW", {1, 1, 2, 2}).run_text(), HasSubstr("cannot be padded"));
+}
+
+TEST(RandomCrop, TakesAWindowOfEachInstance) {
+  RunOp op("random_crop");
+  op.in("X", {3, 5, 6}, counted(90)).in("Seed", {1}, {11}, kI64).ints("shape", {2, 3});
+  op.out("Out").out("SeedOut");
+  ASSERT_EQ(op.run_text(), "ok");
+  const Values out = op.values("Out0");
+  ASSERT_EQ(out.size(), 18U);
+  for (size_t n = 0; n < 3; ++n) {
+    const double first = out[n * 6];
+    EXPECT_GE(first, static_cast<double>(n) * 30);
+    EXPECT_LE(first + 8, static_cast<double>(n) * 30 + 29);
+    EXPECT_EQ(out[n * 6 + 2], first + 2);
+    EXPECT_EQ(out[n * 6 + 3], first + 6);
+  }
+  EXPECT_NE(op.values("SeedOut0")[0], 11);
+}
+
+TEST(Gather, GradientAlongAnAxisBelongsToItsBatch) {
+  RunOp op("gather");
+  op.in("X", {2, 3, 2}, counted(12), kF64).in("Index", {3}, {2, 0, 2}, kI64).attr("axis", 1);
+  op.out("Out");
+  EXPECT_LT(op.gradient_error({"X"}, "Out0"), 1e-6);
+}
+
+TEST(Gather, ChecksTheIndex) {
+  RunOp op("gather");
+  op.in("X", {3, 2}, {1}).in("Index", {2}, {0, -1}, kI32).out("Out");
+  EXPECT_THAT(op.run_text(), HasSubstr("Index has -1 at 1, expected a number in [0, 3)"));
+  RunOp nd("gather_nd");
+  nd.in("X", {3, 2}, {1}).in("Index", {1, 2}, {2, 2}, kI64).out("Out");
+  EXPECT_THAT(nd.run_text(), HasSubstr("Index has coordinate 2 in dim 1 at row 0"));
+  RunOp scatter("scatter");
+  scatter.in("X", {3, 2}, {1}).in("Ids", {1}, {3}, kI64).in("Updates", {1, 2}, {1}).out("Out");
+  EXPECT_THAT(scatter.run_text(), HasSubstr("Ids has 3 at 0, expected a number in [0, 3)"));
+}
+
+TEST(Split, CountsANegativeAxisFromTheEnd) {
+  RunOp op("split");
+  op.in("X", {2, 3}, counted(6)).ints("sections", {1, -1}).attr("axis", -1).out("Out", 2);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(0, 3));
+  EXPECT_THAT(op.values("Out1"), ElementsAre(1, 2, 4, 5));
+}
+
+TEST(Slice, TakesBoundsFromTensors) {
+  RunOp op("slice");
+  op.in("Input", {4, 2}, counted(8)).ints("axes", {0}).in("StartsTensor", {1}, {-3}, kI64);
+  op.in("EndsTensor", {1}, {100}, kI64).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(2, 3, 4, 5, 6, 7));
+}
+
+TEST(Gradients, AgreeWithFiniteDifferences) {
+  RunOp strided("strided_slice");
+  strided.in("Input", {5, 3}, counted(15), kF64).ints("axes", {0, 1}).ints("starts", {-1, 0});
+  strided.ints("ends", {-6, 3}).ints("strides", {-2, 2}).out("Out");
+  EXPECT_LT(strided.gradient_error({"Input"}, "Out0"), 1e-6);
+  RunOp tile("tile");
+  tile.in("X", {2, 3}, counted(6), kF64).ints("repeat_times", {2, 1, 3}).out("Out");
+  EXPECT_LT(tile.gradient_error({"X"}, "Out0"), 1e-6);
+  RunOp put("put_along_axis");
+  put.in("Input", {2, 3}, counted(6), kF64).in("Index", {2, 2}, {0, 0, 2, 1}, kI64);
+  put.in("Value", {2, 2}, {1, 2, 3, 4}, kF64).attr("Axis", 1).attr("Reduce", "add").out("Result");
+  EXPECT_LT(put.gradient_error({"Input", "Value"}, "Result0"), 1e-6);
+  RunOp pad("pad");
+  pad.in("X", {3, 2}, counted(6), kF64).ints("paddings", {-1, 2, 1, 0}).out("Out");
+  EXPECT_LT(pad.gradient_error({"X"}, "Out0"), 1e-6);
+  RunOp roll("roll");
+  roll.in("X", {3, 4}, counted(12), kF64).attr("shifts", std::vector<int64_t>{5, -1});
+  roll.attr("axis", std::vector<int64_t>{0, 1}).out("Out");
+  EXPECT_LT(roll.gradient_error({"X"}, "Out0"), 1e-6);
+}
+
+TEST(Empty, TensorsWithoutElementsPass) {
+  RunOp concat("concat");
+  concat.in("X", {0, 2}, {}).in("X", {2, 2}, {1, 2, 3, 4}).attr("axis", 0).out("Out");
+  ASSERT_EQ(concat.run_text(), "ok");
+  EXPECT_THAT(concat.values("Out0"), ElementsAre(1, 2, 3, 4));
+  RunOp gather("gather");
+  gather.in("X", {3, 2}, {1}).in("Index", {0}, {}, kI64).out("Out");
+  ASSERT_EQ(gather.run_text(), "ok");
+  EXPECT_THAT(gather.tensor("Out0").dims(), ElementsAre(0, 2));
+  RunOp top("arg_max");
+  top.in("X", {2, 0}, {}).attr("axis", int64_t{1}).out("Out");
+  EXPECT_THAT(top.run_text(), HasSubstr("dim 1 of X f32 [2, 0] has no elements"));
+}
+
+TEST(Order, EqualElementsStayInOrderAndNanIsLargest) {
+  RunOp op("argsort");
+  op.in("X", {5}, {2, std::nan(""), 1, 2, 1}).out("Out").out("Indices");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Indices0"), ElementsAre(2, 4, 0, 3, 1));
+  RunOp many("top_k");
+  many.in("X", {2}, {1, 2}).in("K", {1}, {3}, kI32).out("Out").out("Indices");
+  EXPECT_THAT(many.run_text(), HasSubstr("k is 3, expected a number from 1 to 2"));
+}
+
+TEST(Unique, ComparesSlicesAlongAnAxis) {
+  RunOp op("unique");
+  op.in("X", {3, 2}, {5, 6, 1, 2, 5, 6}, kI64).ints("axis", {0}).attr("is_sorted", true);
+  op.attr("dtype", 3).out("Out").out("Index").out("Counts");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2, 5, 6));
+  EXPECT_THAT(op.values("Index0"), ElementsAre(1, 0, 1));
+  EXPECT_THAT(op.values("Counts0"), ElementsAre(1, 2));
+}
+
+TEST(Multiplex, ChecksIds) {
+  RunOp op("multiplex");
+  op.in("X", {2, 1}, {1, 2}).in("X", {2, 1}, {3, 4}).in("Ids", {2, 1}, {1, 2}, kI32).out("Out");
+  EXPECT_THAT(op.run_text(), HasSubstr("Ids has 2 at 1, expected a number in [0, 2)"));
+}
+
+}  // namespace
+}  // namespace millrace::kernels
