@@ -18,8 +18,9 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
 
 StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runtime,
                                                             const Block& block,
-                                                            kernels::CpuDevice& device) {
+                                                            kernels::CpuDevice& device, int depth) {
   std::unique_ptr<BlockRunner> runner(new BlockRunner(runtime, block, device));
+  runner->depth_ = depth;
   runner->steps_.reserve(block.op_count());
   for (const Op& op : block.ops()) {
     if (Status status = runner->add_step(op); !status.ok())
@@ -84,22 +85,79 @@ void BlockRunner::find_shared(Step& step) {
   }
 }
 
-void BlockRunner::bind(Scope& scope) {
-  scope_ = &scope;
-  table_.resize(names_.size() + spares_.size());
+// A name that no scope has: its place is the scope of the block that declares it, counted from this
+// block outwards; this scope if no block does.
+Value& BlockRunner::make_value(Scope& scope, llvm::StringRef name) const {
+  Scope* place = &scope;
+  for (const Block* block = &block_; block != nullptr && place != nullptr;) {
+    if (const Var* const var = block->find_var(name))
+      return (var->persistable() ? scope.root() : *place).local(name);
+    const int32_t parent = block->parent();
+    if (parent < 0 || parent >= block->index()) break;
+    block = &block_.program().block(static_cast<size_t>(parent));
+    place = place->parent();
+  }
+  return scope.local(name);
+}
+
+// Table entries that an op with a kernel writes before any op reads them.
+llvm::BitVector BlockRunner::written_first() const {
+  llvm::BitVector seen(static_cast<unsigned>(names_.size()));
+  llvm::BitVector written(seen.size());
+  const auto visit = [&](llvm::ArrayRef<int32_t> args, bool writes) {
+    for (const int32_t index : args) {
+      if (index < 0 || seen.test(static_cast<unsigned>(index))) continue;
+      seen.set(static_cast<unsigned>(index));
+      if (writes) written.set(static_cast<unsigned>(index));
+    }
+  };
+  for (const Step& step : steps_) {
+    visit(step.inputs, false);
+    visit(step.outputs, !step.control);
+  }
+  return written;
+}
+
+BlockRunner::Binding BlockRunner::binding(Scope& scope) const {
+  Binding result;
+  result.scope = &scope;
+  result.table.resize(names_.size() + spares_.size());
+  const llvm::BitVector written = written_first();
   for (size_t i = 0; i < names_.size(); ++i) {
     const llvm::StringRef name = block_.program().names().str(names_[i]);
     const Var* const var = block_.find_var(names_[i]);
-    Value* value = nullptr;
-    if (var == nullptr || var->persistable()) {
-      value = scope.find(name);
-      if (value == nullptr) value = &(var == nullptr ? scope : scope.root()).local(name);
-    } else {
-      value = &scope.local(name);
-    }
-    table_[i] = value;
+    const bool is_local = var != nullptr && !var->persistable();
+    Value* value = is_local ? &scope.local(name) : scope.find(name);
+    if (value == nullptr) value = &make_value(scope, name);
+    result.table[i] = value;
+    // arrays grow, so even one that is written first must start empty
+    if (is_local &&
+        (!written.test(static_cast<unsigned>(i)) || var->kind() == VarKind::kLodTensorArray))
+      result.stale.push_back(value);
   }
-  for (size_t i = 0; i < spares_.size(); ++i) table_[names_.size() + i] = spares_[i].get();
+  for (size_t i = 0; i < spares_.size(); ++i) result.table[names_.size() + i] = spares_[i].get();
+  return result;
+}
+
+void BlockRunner::Binding::forget() {
+  for (Value* const value : stale) {
+    if (!value->holds<StepScopes>()) value->clear();
+  }
+}
+
+void BlockRunner::bind(Scope& scope) {
+  Binding result = binding(scope);
+  scope_ = result.scope;
+  table_ = std::move(result.table);
+}
+
+Status BlockRunner::run(Binding& binding) {
+  std::swap(scope_, binding.scope);
+  table_.swap(binding.table);
+  Status status = run();
+  std::swap(scope_, binding.scope);
+  table_.swap(binding.table);
+  return status;
 }
 
 Status BlockRunner::run() {
@@ -202,8 +260,13 @@ StatusOr<BlockRunner*> BlockRunner::sub_block(int32_t index) {
                     fmt::format("there is no sub-block {}: the program has {} blocks", index,
                                 program.block_count()));
     }
+    constexpr int kDeepest = 64;
+    if (depth_ >= kDeepest) {
+      return Status(StatusCode::kInvalidProgram,
+                    fmt::format("sub-blocks nest deeper than {}", kDeepest));
+    }
     MILLRACE_ASSIGN_OR_RETURN(
-        runner, compile(runtime_, program.block(static_cast<size_t>(index)), device_));
+        runner, compile(runtime_, program.block(static_cast<size_t>(index)), device_, depth_ + 1));
     runner->observe(observer_);
   }
   return runner.get();

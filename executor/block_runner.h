@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/BitVector.h>
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/ADT/StringRef.h>
 
@@ -25,8 +26,9 @@ class BlockRunner {
  public:
   /// \param block   must outlive the runner, as must runtime and device
   /// Errors: kUnimplemented for an op without kernel, kInvalidProgram; with the op's place.
+  /// \param depth   runners around this one; programs whose blocks own each other are refused
   static StatusOr<std::unique_ptr<BlockRunner>> compile(const Runtime& runtime, const Block& block,
-                                                        kernels::CpuDevice& device);
+                                                        kernels::CpuDevice& device, int depth = 0);
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
   ~BlockRunner() = default;
@@ -37,6 +39,22 @@ class BlockRunner {
   /// Points every name at its value: persistable vars of the block in the root scope, its other
   /// vars in this scope, the rest where the scope finds them (else made in this scope).
   void bind(Scope& scope);
+
+  /// Where the names of the block stand in one scope, for blocks that run in several scopes by
+  /// turns: looked up once, then a run costs nothing more. Valid as long as the scope.
+  struct Binding {
+    Scope* scope = nullptr;
+    std::vector<Value*> table;
+    /// Values of this scope that a run might read before it writes them.
+    std::vector<Value*> stale;
+
+    /// Drops what an earlier run left in such values.
+    void forget();
+  };
+  Binding binding(Scope& scope) const;
+  /// Runs all ops in the scope of a binding of this runner; what bind() has set stays.
+  Status run(Binding& binding);
+
   /// Lets temporaries share one piece of memory, planned after the first run. Only for a block
   /// whose values stay bound to one scope. After bind().
   void plan_memory();
@@ -50,7 +68,7 @@ class BlockRunner {
   /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
   /// stay.
   Status run();
-  /// bind() and run(), for sub-blocks whose scope changes at each call.
+  /// bind() and run(), for a scope that is used once.
   Status run_in(Scope& scope) {
     bind(scope);
     return run();
@@ -67,6 +85,8 @@ class BlockRunner {
   BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
       : runtime_(runtime), block_(block), device_(device) {}
   int32_t index_of(NameId name);
+  [[nodiscard]] Value& make_value(Scope& scope, llvm::StringRef name) const;
+  [[nodiscard]] llvm::BitVector written_first() const;
   Status add_step(const Op& op);
   void find_shared(Step& step);
   Status run_step(Step& step);
@@ -86,6 +106,7 @@ class BlockRunner {
   Arena arena_;
   bool arena_is_used_ = false;
   bool shapes_changed_ = false;
+  int depth_ = 0;  ///< blocks around this one
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;
 };
 

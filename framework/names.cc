@@ -29,6 +29,9 @@ std::string pserver(llvm::StringRef var, int64_t pserver) {
 std::string delta(llvm::StringRef var) {
   return fmt::format("{}.delta", view(var));
 }
+std::string loop_entry(llvm::StringRef var) {
+  return var.str() + "@ENTRY";
+}
 std::string snapshot(llvm::StringRef var) {
   return fmt::format("{}@SNAPSHOT", view(var));
 }

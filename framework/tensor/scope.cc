@@ -19,6 +19,8 @@ Value& Scope::local(llvm::StringRef name) {
 Value* Scope::find(llvm::StringRef name) const {
   for (const Scope* scope = this; scope != nullptr; scope = scope->parent_) {
     if (Value* const value = scope->find_local(name)) return value;
+    if (scope->beside_ == nullptr) continue;
+    if (Value* const value = scope->beside_->find_local(name)) return value;
   }
   return nullptr;
 }
