@@ -23,7 +23,12 @@ struct Adam {
   T epsilon;  // with the correction of the second
   T beta1;
   T beta2;
-  T kept;  // share of the parameter that decay leaves
+  T kept;           // share of the parameter that decay leaves
+  T plain_epsilon;  // without the correction
+  // As in the original, the rows without a gradient see the plain epsilon.
+  [[nodiscard]] Adam for_absent_rows() const {
+    return {rate, plain_epsilon, beta1, beta2, kept, plain_epsilon};
+  }
   void operator()(T& param, T grad, T& moment1, T& moment2) const {
     moment1 = beta1 * moment1 + (1 - beta1) * grad;
     moment2 = beta2 * moment2 + (1 - beta2) * grad * grad;
@@ -54,8 +59,11 @@ Status run_adam(const KernelContext& ctx, AdamState& state) {
           // in the precision of the elements, as the powers are kept
           const T correction = std::sqrt(1 - static_cast<T>(beta2_pow));
           return Adam<T>{rate * correction / (1 - static_cast<T>(beta1_pow)),
-                         static_cast<T>(s.epsilon) * correction, static_cast<T>(s.beta1),
-                         static_cast<T>(s.beta2), 1 - rate * static_cast<T>(state.decay)};
+                         static_cast<T>(s.epsilon) * correction,
+                         static_cast<T>(s.beta1),
+                         static_cast<T>(s.beta2),
+                         1 - rate * static_cast<T>(state.decay),
+                         static_cast<T>(s.epsilon)};
         }));
   }
   return optimizer::update_powers(ctx, state.moments, s, t);

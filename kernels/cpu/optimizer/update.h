@@ -22,8 +22,9 @@
 ///     void operator()(T& param, T grad) const { param -= rate * grad; }
 ///   };
 ///
-/// with one more `T&` for each state. A formula must not branch on data where that can be avoided,
-/// so that its loop becomes vector code.
+/// with one more `T&` for each state. A formula that treats the rows that a sparse gradient does
+/// not name in a way of its own has a function for_absent_rows() that gives their formula. A
+/// formula must not branch on data where that can be avoided, so that its loop becomes vector code.
 namespace millrace::kernels::optimizer {
 
 /// What a sparse gradient does to the rows that it does not name.
@@ -124,16 +125,23 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   }
   const int64_t height = t.param->rank() == 0 ? 1 : t.param->dim(0);
   const llvm::ArrayRef<int32_t> positions = merger.positions(height);
+  const auto absent = [&] {
+    if constexpr (requires { f.for_absent_rows(); }) {
+      return f.for_absent_rows();
+    } else {
+      return f;
+    }
+  }();
   ctx.device().parallel_for(height, row_grain, [&](int64_t begin, int64_t end) {
     int64_t done = begin;  // rows before it are updated
     for (int64_t row = begin; row < end; ++row) {
       const int32_t position = positions[static_cast<size_t>(row)];
       if (position < 0) continue;
-      to.zero(f, done * width, (row - done) * width);
+      to.zero(absent, done * width, (row - done) * width);
       to.dense(f, values + position * width, row * width, width);
       done = row + 1;
     }
-    to.zero(f, done * width, (end - done) * width);
+    to.zero(absent, done * width, (end - done) * width);
   });
   return Ok();
 }
