@@ -1,7 +1,12 @@
+#include "kernels/cpu/rnn/rnn.h"
 #include "kernels/register_all.h"
 
 namespace millrace::kernels {
 
-void add_rnn_kernels(KernelRegistry& /*registry*/) {}
+void add_rnn_kernels(KernelRegistry& registry) {
+  add_gru_kernels(registry);
+  add_lstm_kernels(registry);
+  add_lstm_unit_kernels(registry);
+}
 
 }  // namespace millrace::kernels

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/rnn/activation.h"
+#include "kernels/device.h"
+
+namespace millrace::kernels::rnn {
+
+struct GruFunctions {
+  Activation gate = Activation::kSigmoid;
+  Activation candidate = Activation::kTanh;
+  bool origin = false;  ///< the update gate weighs the old state, not the new one
+};
+
+/// Makers of the ops of one step; see gru_unit.cc.
+StatusOr<Kernel> gru_unit(const KernelSetup& op);
+StatusOr<Kernel> gru_unit_grad(const KernelSetup& op);
+
+/// The weights lie one behind the other: [size, 2 * size] of update and reset gate, then
+/// [size, size] of the candidate.
+template <typename T>
+const T* candidate_weights(const T* weights, int64_t size) {
+  return weights + 2 * size * size;
+}
+
+/// One step of rows with `size` cells. Gates of a row are update, reset, candidate.
+/// \param gates     sums from the input before the functions; results after them
+/// \param previous  states before, null for zero
+/// \param reset     out: states before, as the reset gate lets them through
+template <typename T>
+Status gru_step(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t rows, int64_t size,
+                const T* weights, T* gates, const T* previous, T* reset, T* hidden) {
+  if (previous != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(gemm(device,
+                                  {.rows = rows,
+                                   .columns = 2 * size,
+                                   .inner = size,
+                                   .accumulate = true,
+                                   .c_stride = 3 * size},
+                                  previous, weights, gates));
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    T* const row = gates + r * 3 * size;
+    T* const out = reset + r * size;
+    activate(f.gate, row, 2 * size);
+    if (previous == nullptr) {
+      std::fill_n(out, size, T(0));
+      continue;
+    }
+    const T* const before = previous + r * size;
+    for (int64_t k = 0; k < size; ++k) out[k] = row[size + k] * before[k];
+  }
+  if (previous != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(gemm(
+        device,
+        {.rows = rows, .columns = size, .inner = size, .accumulate = true, .c_stride = 3 * size},
+        reset, candidate_weights(weights, size), gates + 2 * size));
+  }
+  for (int64_t r = 0; r < rows; ++r) {
+    T* const update = gates + r * 3 * size;
+    T* const candidate = update + 2 * size;
+    activate(f.candidate, candidate, size);
+    T* const h = hidden + r * size;
+    for (int64_t k = 0; k < size; ++k) {
+      const T before = previous == nullptr ? T(0) : previous[r * size + k];
+      const T share = f.origin ? 1 - update[k] : update[k];
+      h[k] = before + share * (candidate[k] - before);
+    }
+  }
+  return Ok();
+}
+
+/// Gradient of one step.
+/// \param gates      as gru_step() left them
+/// \param dhidden    gradient of the states after the step
+/// \param dgates     out: gradient of the sums
+/// \param dprevious  out: gradient of the states before is added; null if nobody wants it
+/// \param dreset     scratch, rows * size elements
+template <typename T>
+Status gru_step_grad(CpuDevice& device, Gemm& gemm, const GruFunctions& f, int64_t rows,
+                     int64_t size, const T* weights, const T* gates, const T* previous,
+                     const T* dhidden, T* dgates, T* dprevious, T* dreset) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* const update = gates + r * 3 * size;
+    const T* const candidate = update + 2 * size;
+    T* const dupdate = dgates + r * 3 * size;
+    T* const dcandidate = dupdate + 2 * size;
+    const T* const dh = dhidden + r * size;
+    for (int64_t k = 0; k < size; ++k) {
+      const T before = previous == nullptr ? T(0) : previous[r * size + k];
+      const T share = f.origin ? 1 - update[k] : update[k];
+      const T slope = dh[k] * (candidate[k] - before);
+      dupdate[k] = f.origin ? -slope : slope;
+      dcandidate[k] = dh[k] * share;
+      if (dprevious != nullptr) dprevious[r * size + k] += dh[k] * (1 - share);
+    }
+    multiply_slope(f.candidate, candidate, dcandidate, size);
+  }
+  MILLRACE_RETURN_IF_ERROR(gemm(
+      device,
+      {.rows = rows, .columns = size, .inner = size, .b_transposed = true, .a_stride = 3 * size},
+      dgates + 2 * size, candidate_weights(weights, size), dreset));
+  for (int64_t r = 0; r < rows; ++r) {
+    const T* const row = gates + r * 3 * size;
+    T* const drow = dgates + r * 3 * size;
+    const T* const d = dreset + r * size;
+    for (int64_t k = 0; k < size; ++k) {
+      const T before = previous == nullptr ? T(0) : previous[r * size + k];
+      drow[size + k] = d[k] * before;
+      if (dprevious != nullptr) dprevious[r * size + k] += d[k] * row[size + k];
+    }
+    multiply_slope(f.gate, row, drow, 2 * size);
+  }
+  if (dprevious == nullptr) return Ok();
+  return gemm(device,
+              {.rows = rows,
+               .columns = size,
+               .inner = 2 * size,
+               .b_transposed = true,
+               .accumulate = true,
+               .a_stride = 3 * size},
+              dgates, weights, dprevious);
+}
+
+/// Gradient of the weights over any number of rows: what the gates saw times the gradients of their
+/// sums.
+template <typename T>
+Status gru_weights_grad(CpuDevice& device, Gemm& gemm, int64_t rows, int64_t size,
+                        const T* previous, const T* reset, const T* dgates, T* dweights) {
+  MILLRACE_RETURN_IF_ERROR(gemm(device,
+                                {.rows = size,
+                                 .columns = 2 * size,
+                                 .inner = rows,
+                                 .a_transposed = true,
+                                 .b_stride = 3 * size},
+                                previous, dgates, dweights));
+  return gemm(
+      device,
+      {.rows = size, .columns = size, .inner = rows, .a_transposed = true, .b_stride = 3 * size},
+      reset, dgates + 2 * size, dweights + 2 * size * size);
+}
+
+}  // namespace millrace::kernels::rnn

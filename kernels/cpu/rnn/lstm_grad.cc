@@ -1,0 +1,268 @@
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/lstm.h"
+#include "kernels/cpu/sequence/sequence.h"
+
+// Gradients of lstm and lstmp: the steps from last to first; what all steps share (the weights) is
+// one product at the end.
+namespace millrace::kernels::rnn {
+namespace {
+
+struct GradSlots {
+  ArgIndex fed_back;
+  ArgIndex dfed_back;
+  ArgIndex cell;
+  ArgIndex gates;
+  ArgIndex hidden;  // lstmp only
+  ArgIndex dinput;
+  ArgIndex dweight;
+  ArgIndex dbias;
+  ArgIndex dprojection;
+  ArgIndex dh0;
+  ArgIndex dc0;
+};
+
+struct GradTensors {
+  const Tensor* fed_back = nullptr;
+  const Tensor* dfed_back = nullptr;
+  const Tensor* cell = nullptr;
+  const Tensor* gates = nullptr;
+  const Tensor* hidden = nullptr;
+  Tensor* dinput = nullptr;
+  Tensor* dweight = nullptr;
+  Tensor* dbias = nullptr;
+  Tensor* dprojection = nullptr;
+  Tensor* dh0 = nullptr;
+  Tensor* dc0 = nullptr;
+};
+
+enum Piece : size_t {
+  kFed,
+  kFedGrad,
+  kCells,
+  kCellGrad,
+  kGateGrad,
+  kHiddenGrad,
+  kBefore,
+  kBiasGrad,
+  kScratch,
+  kH0,
+  kC0
+};
+
+StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& slots,
+                                   const LstmTensors& t, bool projected) {
+  GradTensors g;
+  MILLRACE_ASSIGN_OR_RETURN(g.fed_back,
+                            needed(ctx, slots.fed_back, projected ? "Projection" : "Hidden"));
+  MILLRACE_ASSIGN_OR_RETURN(
+      g.dfed_back, needed(ctx, slots.dfed_back, projected ? "Projection@GRAD" : "Hidden@GRAD"));
+  MILLRACE_ASSIGN_OR_RETURN(g.cell, needed(ctx, slots.cell, "Cell"));
+  MILLRACE_ASSIGN_OR_RETURN(g.gates, needed(ctx, slots.gates, "BatchGate"));
+  if (projected) {
+    MILLRACE_ASSIGN_OR_RETURN(g.hidden, needed(ctx, slots.hidden, "BatchHidden"));
+  }
+  const auto fits = [&](const Tensor* tensor, int64_t width) {
+    return tensor == nullptr ||
+           (tensor->numel() == t.rows * width && tensor->dtype() == t.input->dtype());
+  };
+  if (!fits(g.fed_back, t.width) || !fits(g.dfed_back, t.width) || !fits(g.cell, t.size) ||
+      !fits(g.gates, 4 * t.size) || !fits(g.hidden, t.size))
+    return ctx.error("outputs of the forward op must have the {} rows of Input", t.rows);
+  MILLRACE_ASSIGN_OR_RETURN(g.dinput, result_like(ctx, slots.dinput, *t.input));
+  MILLRACE_ASSIGN_OR_RETURN(g.dweight, result_like(ctx, slots.dweight, *t.weight));
+  if (t.bias != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(g.dbias, result_like(ctx, slots.dbias, *t.bias));
+  }
+  if (projected) {
+    MILLRACE_ASSIGN_OR_RETURN(g.dprojection, result_like(ctx, slots.dprojection, *t.projection));
+  }
+  if (t.h0 != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(g.dh0, result_like(ctx, slots.dh0, *t.h0));
+  }
+  if (t.c0 != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(g.dc0, result_like(ctx, slots.dc0, *t.c0));
+  }
+  return g;
+}
+
+// Gradient of what a projection is computed from: back through clipping and function.
+template <typename T>
+void unproject(const LstmSettings& s, const T* y, T* grad, int64_t count) {
+  if (s.projection_clip > 0) {
+    const T bound = static_cast<T>(s.projection_clip);
+    for (int64_t i = 0; i < count; ++i) grad[i] = std::abs(y[i]) < bound ? grad[i] : T(0);
+  }
+  multiply_slope(s.projection, y, grad, count);
+}
+
+// One call, with its memory.
+template <typename T>
+struct Pass {
+  const KernelContext& ctx;
+  const LstmTensors& t;
+  const LstmSettings& s;
+  const GradTensors& g;
+  const StepOrder& order;
+  Workspace& work;
+  Gemm& gemm;
+
+  T* fed = nullptr;   // rows in order of the steps, as all that follow
+  T* dfed = nullptr;  // gradient of what is fed back
+  T* cells = nullptr;
+  T* dcells = nullptr;  // of the cell states of a step, then of those before it
+  T* dgates = nullptr;
+  T* dhidden = nullptr;  // of one step; dfed itself without a projection
+  T* dbias = nullptr;    // 7 * size elements
+  T* scratch = nullptr;
+  const T* c0 = nullptr;
+
+  Status open();
+  Status step(int64_t step);
+  Status weights();
+  Status run();
+};
+
+template <typename T>
+Status Pass<T>::open() {
+  MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kFed, t.rows * t.width));
+  MILLRACE_ASSIGN_OR_RETURN(dfed, work.take<T>(kFedGrad, t.rows * t.width));
+  MILLRACE_ASSIGN_OR_RETURN(cells, work.take<T>(kCells, t.rows * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dcells, work.take<T>(kCellGrad, order.sequences() * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dgates, work.take<T>(kGateGrad, t.rows * 4 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(dbias, work.take<T>(kBiasGrad, 7 * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(scratch, work.take<T>(kScratch, 2 * t.size));
+  if (t.projection != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(dhidden, work.take<T>(kHiddenGrad, t.rows * t.size));
+  }
+  std::fill_n(dcells, order.sequences() * t.size, T(0));
+  std::fill_n(dbias, 7 * t.size, T(0));
+  order.gather(g.fed_back->data<T>(), t.width, fed);
+  order.gather(g.dfed_back->data<T>(), t.width, dfed);
+  order.gather(g.cell->data<T>(), t.size, cells);
+  if (t.c0 != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(T* const first, work.take<T>(kC0, order.sequences() * t.size));
+    order.gather_sequences(t.c0->data<T>(), t.size, first);
+    c0 = first;
+  }
+  return Ok();
+}
+
+template <typename T>
+Status Pass<T>::step(int64_t step) {
+  const int64_t begin = order.start(step);
+  const int64_t rows = order.count(step);
+  const int64_t before = step == 0 ? 0 : order.start(step - 1);
+  T* dh = dfed + begin * t.width;
+  if (t.projection != nullptr) {
+    unproject(s, fed + begin * t.width, dh, rows * t.width);
+    MILLRACE_RETURN_IF_ERROR(gemm(
+        ctx.device(), {.rows = rows, .columns = t.size, .inner = t.width, .b_transposed = true}, dh,
+        t.projection->data<T>(), dhidden + begin * t.size));
+    dh = dhidden + begin * t.size;
+  }
+  lstm_step_grad(s.functions, rows, t.size, peepholes_of<T>(t, s),
+                 g.gates->data<T>() + begin * 4 * t.size, step == 0 ? c0 : cells + before * t.size,
+                 cells + begin * t.size, dh, dcells, dgates + begin * 4 * t.size,
+                 dbias + 4 * t.size, scratch);
+  if (step == 0) return Ok();
+  // what this step was fed
+  return gemm(ctx.device(),
+              {.rows = rows,
+               .columns = t.width,
+               .inner = 4 * t.size,
+               .b_transposed = true,
+               .accumulate = true},
+              dgates + begin * 4 * t.size, t.weight->data<T>(), dfed + before * t.width);
+}
+
+// Gradients of weights over all steps at once.
+template <typename T>
+Status Pass<T>::weights() {
+  if (g.dweight != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(T* const before, work.take<T>(kBefore, t.rows * t.width));
+    const int64_t first = order.steps() == 0 ? 0 : order.count(0);
+    if (t.h0 != nullptr) {
+      order.gather_sequences(t.h0->data<T>(), t.width, before);
+    } else {
+      std::fill_n(before, first * t.width, T(0));
+    }
+    for (int64_t step = 1; step < order.steps(); ++step)
+      std::copy_n(fed + order.start(step - 1) * t.width, order.count(step) * t.width,
+                  before + order.start(step) * t.width);
+    MILLRACE_RETURN_IF_ERROR(
+        gemm(ctx.device(),
+             {.rows = t.width, .columns = 4 * t.size, .inner = t.rows, .a_transposed = true},
+             before, dgates, g.dweight->data<T>()));
+  }
+  if (g.dprojection != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(gemm(
+        ctx.device(), {.rows = t.size, .columns = t.width, .inner = t.rows, .a_transposed = true},
+        g.hidden->data<T>(), dfed, g.dprojection->data<T>()));
+  }
+  if (g.dbias != nullptr) {
+    add_columns(dgates, t.rows, 4 * t.size, dbias);
+    std::copy_n(dbias, g.dbias->numel(), g.dbias->data<T>());
+  }
+  return Ok();
+}
+
+template <typename T>
+Status Pass<T>::run() {
+  MILLRACE_RETURN_IF_ERROR(open());
+  for (int64_t i = order.steps() - 1; i >= 0; --i) MILLRACE_RETURN_IF_ERROR(step(i));
+  MILLRACE_RETURN_IF_ERROR(weights());
+  if (g.dinput != nullptr) order.scatter(dgates, 4 * t.size, g.dinput->data<T>());
+  // sequences without rows take no step: the gradient of their first states is zero
+  const int64_t first = order.steps() == 0 ? 0 : order.count(0);
+  if (g.dc0 != nullptr) order.scatter_sequences(dcells, t.size, g.dc0->data<T>());
+  if (g.dh0 == nullptr) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(T* const dh0, work.take<T>(kH0, order.sequences() * t.width));
+  std::fill_n(dh0, order.sequences() * t.width, T(0));
+  MILLRACE_RETURN_IF_ERROR(gemm(
+      ctx.device(), {.rows = first, .columns = t.width, .inner = 4 * t.size, .b_transposed = true},
+      dgates, t.weight->data<T>(), dh0));
+  order.scatter_sequences(dh0, t.width, g.dh0->data<T>());
+  return Ok();
+}
+
+StatusOr<Kernel> make_grad(const KernelSetup& op, bool projected) {
+  const LstmSlots slots = lstm_slots(op);
+  const LstmSettings settings = lstm_settings(op, projected);
+  const GradSlots grads{op.input(projected ? "Projection" : "Hidden"),
+                        op.input(projected ? "Projection@GRAD" : "Hidden@GRAD"),
+                        op.input("Cell"),
+                        op.input("BatchGate"),
+                        op.input("BatchHidden"),
+                        op.output("Input@GRAD"),
+                        op.output("Weight@GRAD"),
+                        op.output("Bias@GRAD"),
+                        op.output("ProjWeight@GRAD"),
+                        op.output("H0@GRAD"),
+                        op.output("C0@GRAD")};
+  auto order = std::make_shared<StepOrder>();
+  auto work = std::make_shared<Workspace>();
+  auto gemm = std::make_shared<Gemm>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, lstm_tensors(ctx, slots, settings, projected));
+    MILLRACE_ASSIGN_OR_RETURN(const GradTensors g, grad_tensors(ctx, grads, t, projected));
+    order->build(t.input->lod().last(), settings.reverse);
+    return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      return Pass<T>{ctx, t, settings, g, *order, *work, *gemm}.run();
+    });
+  });
+}
+
+}  // namespace
+
+StatusOr<Kernel> lstm_grad(const KernelSetup& op) {
+  return make_grad(op, false);
+}
+StatusOr<Kernel> lstmp_grad(const KernelSetup& op) {
+  return make_grad(op, true);
+}
+
+}  // namespace millrace::kernels::rnn

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "kernels/registry.h"
+
+namespace millrace::kernels {
+
+// Kernels of ops/rnn, a function a file.
+void add_dense_rnn_kernels(KernelRegistry& registry);
+void add_gru_kernels(KernelRegistry& registry);
+void add_lstm_kernels(KernelRegistry& registry);
+void add_lstm_unit_kernels(KernelRegistry& registry);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+
+namespace millrace::kernels::rnn {
+
+/// Rows of LoD sequences in the order in which a recurrent layer takes them: step 0 of all
+/// sequences, longest first, then step 1 of those that have one, and so on. The sequences of a step
+/// are the first ones of the step before.
+class StepOrder {
+ public:
+  /// \param reverse  the last row of a sequence is its step 0
+  void build(llvm::ArrayRef<int64_t> offsets, bool reverse);
+
+  [[nodiscard]] int64_t steps() const { return static_cast<int64_t>(starts_.size()) - 1; }
+  /// First row of a step, and rows in it.
+  [[nodiscard]] int64_t start(int64_t t) const { return starts_[static_cast<size_t>(t)]; }
+  [[nodiscard]] int64_t count(int64_t t) const { return start(t + 1) - start(t); }
+  [[nodiscard]] int64_t rows() const { return static_cast<int64_t>(rows_.size()); }
+  [[nodiscard]] int64_t sequences() const { return static_cast<int64_t>(sequences_.size()); }
+  /// The starts, the row of the LoD order that stands at each place, and the sequences by length:
+  /// what fluid keeps as LoD of the intermediate outputs.
+  [[nodiscard]] Lod as_lod() const { return Lod({starts_, rows_, sequences_}); }
+
+  /// to[i] = from[row at place i], and back.
+  template <typename T>
+  void gather(const T* from, int64_t width, T* to) const {
+    for (size_t i = 0; i < rows_.size(); ++i) copy(from + rows_[i] * width, width, to, i);
+  }
+  template <typename T>
+  void scatter(const T* from, int64_t width, T* to) const {
+    for (size_t i = 0; i < rows_.size(); ++i)
+      copy(from + static_cast<int64_t>(i) * width, width, to, static_cast<size_t>(rows_[i]));
+  }
+  /// The same for one row a sequence.
+  template <typename T>
+  void gather_sequences(const T* from, int64_t width, T* to) const {
+    for (size_t i = 0; i < sequences_.size(); ++i) copy(from + sequences_[i] * width, width, to, i);
+  }
+  template <typename T>
+  void scatter_sequences(const T* from, int64_t width, T* to) const {
+    for (size_t i = 0; i < sequences_.size(); ++i)
+      copy(from + static_cast<int64_t>(i) * width, width, to, static_cast<size_t>(sequences_[i]));
+  }
+
+ private:
+  template <typename T>
+  static void copy(const T* from, int64_t width, T* to, size_t row) {
+    T* const target = to + static_cast<int64_t>(row) * width;
+    for (int64_t k = 0; k < width; ++k) target[k] = from[k];
+  }
+
+  LodLevel starts_;
+  LodLevel rows_;
+  LodLevel sequences_;
+};
+
+}  // namespace millrace::kernels::rnn
