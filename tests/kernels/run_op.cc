@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/names.h"
 #include "kernels/dispatch.h"
 #include "ops/grad.h"
 
@@ -171,7 +172,7 @@ RunOp& RunOp::with_grad(const std::vector<std::string>& wanted_slots) {
       for (const std::string& name : names) {
         if (block.find_var(name) == nullptr)
           block.declare(name, VarSpec::shapeless(VarKind::kLodTensor));
-        outputs_.push_back(name);
+        if (name != names::kEmpty) outputs_.push_back(name);
       }
       op.set_output(slot, llvm::ArrayRef<llvm::StringRef>(
                               std::vector<llvm::StringRef>(names.begin(), names.end())));

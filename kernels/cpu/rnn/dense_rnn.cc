@@ -1,0 +1,251 @@
+#include "kernels/cpu/rnn/dense_rnn.h"
+
+#include <algorithm>
+#include <random>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/dense_cells.h"
+#include "kernels/cpu/rnn/lstm_cell.h"
+#include "kernels/cpu/rnn/rnn.h"
+
+namespace millrace::kernels {
+namespace rnn {
+
+DenseSettings dense_settings(const KernelSetup& op) {
+  DenseSettings s;
+  const auto mode = op.attr<std::string>("mode");
+  s.mode = mode == "LSTM"       ? Mode::kLstm
+           : mode == "GRU"      ? Mode::kGru
+           : mode == "RNN_RELU" ? Mode::kRelu
+                                : Mode::kTanh;
+  s.layers = op.attr<int32_t>("num_layers");
+  s.directions = op.attr<bool>("is_bidirec") ? 2 : 1;
+  s.size = op.attr<int32_t>("hidden_size");
+  if (!get_attr_or<bool>(op.op(), "is_test", false)) s.dropout = op.attr<float>("dropout_prob");
+  if (s.layers == 1) s.dropout = 0;
+  s.seed = static_cast<uint64_t>(op.attr<int32_t>("seed"));
+  return s;
+}
+
+DenseSlots dense_slots(const KernelSetup& op) {
+  return {op.input("Input"), op.inputs("PreState"), op.inputs("WeightList"),
+          op.input("SequenceLength")};
+}
+
+namespace {
+
+Status check_weights(const KernelContext& ctx, const DenseSlots& slots, const DenseSettings& s,
+                     const DenseTensors& t) {
+  const int64_t parts = s.layers * s.directions;
+  if (slots.weights.count != 4 * parts)
+    return ctx.error("WeightList must have {} vars, found {}", 4 * parts, slots.weights.count);
+  const int64_t height = s.gates() * s.size;
+  for (int64_t k = 0; k < 4 * parts; ++k) {
+    const Tensor& weight = ctx.in(slots.weights, static_cast<int32_t>(k));
+    const int64_t width = k >= 2 * parts         ? 1
+                          : k % 2 == 1           ? s.size
+                          : k / 2 < s.directions ? t.width
+                                                 : s.directions * s.size;
+    if (weight.numel() != height * width || weight.dtype() != t.input->dtype())
+      return ctx.error("WeightList[{}] must have {} rows and {} columns, found {}", k, height,
+                       width, describe(weight));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots& slots,
+                                     const DenseSettings& s) {
+  DenseTensors t;
+  MILLRACE_ASSIGN_OR_RETURN(t.input, needed(ctx, slots.input, "Input"));
+  if (t.input->rank() != 3)
+    return ctx.error("Input must be [length, batch, width], found {}", describe(*t.input));
+  t.length = t.input->dim(0);
+  t.batch = t.input->dim(1);
+  t.width = t.input->dim(2);
+  const int32_t states = s.mode == Mode::kLstm ? 2 : 1;
+  if (slots.states.count != states)
+    return ctx.error("PreState must have {} vars, found {}", states, slots.states.count);
+  for (int32_t k = 0; k < states; ++k) {
+    const Tensor& state = ctx.in(slots.states, k);
+    if (state.numel() != s.layers * s.directions * t.batch * s.size ||
+        state.dtype() != t.input->dtype())
+      return ctx.error("PreState must be [{}, {}, {}], found {}", s.layers * s.directions, t.batch,
+                       s.size, describe(state));
+  }
+  MILLRACE_RETURN_IF_ERROR(check_weights(ctx, slots, s, t));
+  const Tensor* const lengths = ctx.find_in(slots.lengths);
+  if (lengths == nullptr) return t;
+  if (lengths->numel() != t.batch)
+    return ctx.error("SequenceLength must have {} elements, found {}", t.batch, describe(*lengths));
+  MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes,
+                            elements_as(ctx.device(), *lengths, DType::kInt64, 0));
+  t.lengths = reinterpret_cast<const int64_t*>(bytes);
+  return t;
+}
+
+ReserveLayout::ReserveLayout(const DenseSettings& s, const DenseTensors& t)
+    : gates(t.rows() * s.gates() * s.size),
+      states(t.rows() * s.size),
+      inputs(t.rows() * s.directions * s.size),
+      has_factors(s.dropout > 0) {
+  part = gates + 2 * states;
+  inputs_begin = s.layers * s.directions * part;
+  total = inputs_begin + (s.layers - 1) * inputs * (has_factors ? 2 : 1);
+}
+
+namespace {
+
+struct DenseState {
+  Workspace work;
+  Gemm gemm;
+  std::mt19937_64 engine;
+};
+
+// Everything of one call.
+template <typename T>
+struct Forward {
+  const KernelContext& ctx;
+  const DenseSlots& slots;
+  const DenseSettings& s;
+  const DenseTensors& t;
+  DenseState& state;
+  T* reserve;
+  const ReserveLayout& layout;
+  T* out;  // [length, batch, directions * size]
+  ArgRange last_states;
+
+  Status run_part(const DensePart<T>& part, const T* input, T* to);
+  void step(const DensePart<T>& part, int64_t time, const T* before, const T* cell_before,
+            const T* from_state, T* to);
+  void drop_out(int64_t layer);
+  Status run();
+};
+
+template <typename T>
+void Forward<T>::step(const DensePart<T>& part, int64_t time, const T* before, const T* cell_before,
+                      const T* from_state, T* to) {
+  const int64_t gates = s.gates() * s.size;
+  const bool has_cell = s.mode == Mode::kLstm;
+  for (int64_t b = 0; b < t.batch; ++b) {
+    const int64_t row = time * t.batch + b;
+    T* const hidden = reserve + layout.states_at(part.index) + row * s.size;
+    T* const cell = reserve + layout.cells_at(part.index) + row * s.size;
+    T* const yields = to + (row * s.directions + (part.backwards ? 1 : 0)) * s.size;
+    if (t.is_over(b, time)) {
+      std::copy_n(before + b * s.size, s.size, hidden);
+      if (has_cell) std::copy_n(cell_before + b * s.size, s.size, cell);
+      std::fill_n(yields, s.size, T(0));
+      continue;
+    }
+    cell_row<T>(s.mode, s.size,
+                {reserve + layout.gates_at(part.index) + row * gates, from_state + b * gates,
+                 before + b * s.size, has_cell ? cell_before + b * s.size : nullptr, cell, hidden});
+    std::copy_n(hidden, s.size, yields);
+  }
+}
+
+template <typename T>
+Status Forward<T>::run_part(const DensePart<T>& part, const T* input, T* to) {
+  const int64_t gates = s.gates() * s.size;
+  T* const sums = reserve + layout.gates_at(part.index);
+  MILLRACE_RETURN_IF_ERROR(state.gemm(
+      ctx.device(), {.rows = t.rows(), .columns = gates, .inner = part.width, .b_transposed = true},
+      input, part.input_weights, sums));
+  add_to_rows(part.input_bias, t.rows(), gates, sums);
+  MILLRACE_ASSIGN_OR_RETURN(T* const from_state, state.work.take<T>(0, t.batch * gates));
+  const int64_t first = part.index * t.batch * s.size;
+  const T* before = ctx.in(slots.states, 0).data<T>() + first;
+  const T* cell_before =
+      s.mode == Mode::kLstm ? ctx.in(slots.states, 1).data<T>() + first : nullptr;
+  for (int64_t i = 0; i < t.length; ++i) {
+    const int64_t time = part.backwards ? t.length - 1 - i : i;
+    MILLRACE_RETURN_IF_ERROR(state.gemm(
+        ctx.device(), {.rows = t.batch, .columns = gates, .inner = s.size, .b_transposed = true},
+        before, part.state_weights, from_state));
+    add_to_rows(part.state_bias, t.batch, gates, from_state);
+    step(part, time, before, cell_before, from_state, to);
+    const int64_t at = time * t.batch * s.size;
+    before = reserve + layout.states_at(part.index) + at;
+    if (cell_before != nullptr) cell_before = reserve + layout.cells_at(part.index) + at;
+  }
+  const auto keep = [&](int32_t k, const T* from) {
+    if (k < last_states.count && ctx.has_out(last_states, k))
+      std::copy_n(from, t.batch * s.size, ctx.out(last_states, k).data<T>() + first);
+  };
+  keep(0, before);
+  if (cell_before != nullptr) keep(1, cell_before);
+  return Ok();
+}
+
+template <typename T>
+void Forward<T>::drop_out(int64_t layer) {
+  if (!layout.has_factors) return;
+  T* const x = reserve + layout.inputs_at(layer);
+  T* const factors = reserve + layout.factors_at(layer);
+  std::bernoulli_distribution kept(1 - s.dropout);
+  const T scale = s.dropout < 1 ? static_cast<T>(1 / (1 - s.dropout)) : T(0);
+  for (int64_t i = 0; i < layout.inputs; ++i) {
+    factors[i] = kept(state.engine) ? scale : T(0);
+    x[i] *= factors[i];
+  }
+}
+
+template <typename T>
+Status Forward<T>::run() {
+  const T* input = t.input->data<T>();
+  for (int64_t layer = 0; layer < s.layers; ++layer) {
+    const bool last = layer + 1 == s.layers;
+    T* const to = last ? out : reserve + layout.inputs_at(layer + 1);
+    for (int64_t d = 0; d < s.directions; ++d)
+      MILLRACE_RETURN_IF_ERROR(
+          run_part(dense_part<T>(ctx, slots, s, layer, d, t.width), input, to));
+    if (!last) drop_out(layer + 1);
+    input = to;
+  }
+  return Ok();
+}
+
+// Memory of Reserve, or of the workspace where the program has no gradient.
+template <typename T>
+StatusOr<T*> reserve_of(Tensor* reserve, Workspace& work, int64_t count) {
+  if (reserve == nullptr) return work.take<T>(1, count);
+  MILLRACE_RETURN_IF_ERROR(reserve->resize(kDTypeOf<T>, {count}));
+  return reserve->data<T>();
+}
+
+StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
+  const DenseSlots slots = dense_slots(op);
+  const DenseSettings s = dense_settings(op);
+  const ArgIndex out = op.output("Out");
+  const ArgRange states = op.outputs("State");
+  const ArgIndex reserve = op.output("Reserve");
+  const ArgIndex dropout_state = op.output("DropoutState");
+  auto state = std::make_shared<DenseState>();
+  state->engine.seed(s.seed != 0 ? s.seed : op.device().next_seed());
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const DenseTensors t, dense_tensors(ctx, slots, s));
+    if (Tensor* const unused = ctx.find_out(dropout_state))
+      MILLRACE_RETURN_IF_ERROR(unused->resize(DType::kUint8, {0}));
+    const ReserveLayout layout(s, t);
+    return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      MILLRACE_ASSIGN_OR_RETURN(T* const place,
+                                reserve_of<T>(ctx.find_out(reserve), state->work, layout.total));
+      return Forward<T>{ctx, slots, s, t, *state, place, layout, ctx.out(out).data<T>(), states}
+          .run();
+    });
+  });
+}
+
+}  // namespace
+}  // namespace rnn
+
+void add_dense_rnn_kernels(KernelRegistry& registry) {
+  registry.add("rnn", rnn::dense_rnn);
+  registry.add("rnn_grad", rnn::dense_rnn_grad);
+}
+
+}  // namespace millrace::kernels

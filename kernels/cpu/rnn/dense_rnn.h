@@ -1,0 +1,113 @@
+#pragma once
+
+#include <string>
+
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/rnn/workspace.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+/// The op `rnn`: layers of one or two directions over a padded batch [length, batch, width].
+namespace millrace::kernels::rnn {
+
+enum class Mode { kLstm, kGru, kTanh, kRelu };
+
+struct DenseSettings {
+  Mode mode = Mode::kTanh;
+  int64_t layers = 1;
+  int64_t directions = 1;
+  int64_t size = 0;    ///< cells
+  double dropout = 0;  ///< share of a layer's outputs that the next layer does not see
+  uint64_t seed = 0;
+
+  /// Gates of a cell.
+  [[nodiscard]] int64_t gates() const {
+    return mode == Mode::kLstm ? 4 : (mode == Mode::kGru ? 3 : 1);
+  }
+};
+DenseSettings dense_settings(const KernelSetup& op);
+
+struct DenseSlots {
+  ArgIndex input;
+  ArgRange states;   ///< hidden states before the first step; cell states for LSTM
+  ArgRange weights;  ///< of layers and directions in order: input, state; then biases likewise
+  ArgIndex lengths;
+};
+DenseSlots dense_slots(const KernelSetup& op);
+
+/// Dims and inputs of one call, checked.
+struct DenseTensors {
+  const Tensor* input = nullptr;
+  int64_t length = 0;
+  int64_t batch = 0;
+  int64_t width = 0;
+  const int64_t* lengths = nullptr;  ///< null: all rows are full
+
+  [[nodiscard]] int64_t rows() const { return length * batch; }
+  /// True if row b has no step t.
+  [[nodiscard]] bool is_over(int64_t b, int64_t t) const {
+    return lengths != nullptr && t >= lengths[b];
+  }
+};
+/// Uses scratch slot 0. Errors: kExecution for inputs that do not fit.
+StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots& slots,
+                                     const DenseSettings& s);
+
+/// Where the values for the gradient stand in `Reserve`, in elements. Each layer and direction has
+/// gates, cells (for GRU: the state's part of the candidate) and states of all steps; each layer
+/// but the first has its inputs, and factors of dropout if there is any.
+struct ReserveLayout {
+  ReserveLayout(const DenseSettings& s, const DenseTensors& t);
+  int64_t total = 0;
+  int64_t part = 0;  ///< of one layer and direction
+  int64_t gates = 0;
+  int64_t states = 0;
+  int64_t inputs = 0;  ///< of one layer
+  bool has_factors = false;
+
+  [[nodiscard]] int64_t gates_at(int64_t part_index) const { return part_index * part; }
+  [[nodiscard]] int64_t cells_at(int64_t part_index) const { return gates_at(part_index) + gates; }
+  [[nodiscard]] int64_t states_at(int64_t part_index) const {
+    return cells_at(part_index) + states;
+  }
+  /// Inputs of a layer >= 1.
+  [[nodiscard]] int64_t inputs_at(int64_t layer) const {
+    return inputs_begin + (layer - 1) * inputs * (has_factors ? 2 : 1);
+  }
+  [[nodiscard]] int64_t factors_at(int64_t layer) const { return inputs_at(layer) + inputs; }
+  int64_t inputs_begin = 0;
+};
+
+/// One layer and direction.
+template <typename T>
+struct DensePart {
+  int64_t index = 0;  ///< layer * directions + direction
+  bool backwards = false;
+  int64_t width = 0;  ///< of its input
+  const T* input_weights = nullptr;
+  const T* state_weights = nullptr;
+  const T* input_bias = nullptr;
+  const T* state_bias = nullptr;
+};
+/// \param input_width  width of Input
+template <typename T>
+DensePart<T> dense_part(const KernelContext& ctx, const DenseSlots& slots, const DenseSettings& s,
+                        int64_t layer, int64_t direction, int64_t input_width) {
+  DensePart<T> p;
+  p.index = layer * s.directions + direction;
+  p.backwards = direction == 1;
+  p.width = layer == 0 ? input_width : s.directions * s.size;
+  const int64_t parts = s.layers * s.directions;
+  const auto weight = [&](int64_t k) {
+    return ctx.in(slots.weights, static_cast<int32_t>(k)).template data<T>();
+  };
+  p.input_weights = weight(2 * p.index);
+  p.state_weights = weight(2 * p.index + 1);
+  p.input_bias = weight(2 * (parts + p.index));
+  p.state_bias = weight(2 * (parts + p.index) + 1);
+  return p;
+}
+
+StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op);
+
+}  // namespace millrace::kernels::rnn
