@@ -43,7 +43,7 @@ DistributeTranspiler::DistributeTranspiler(DistributeTranspiler&&) noexcept = de
 DistributeTranspiler& DistributeTranspiler::operator=(DistributeTranspiler&&) noexcept = default;
 
 Status DistributeTranspiler::transpile(const Program& main, const Program& startup,
-                                       TranspileArguments arguments) {
+                                       const TranspileArguments& arguments) {
   state_->plan.reset();
   MILLRACE_ASSIGN_OR_RETURN(state_->plan,
                             Transpilation::create(state_->transpiler, main, startup, state_->config,

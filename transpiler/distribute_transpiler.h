@@ -49,7 +49,8 @@ class DistributeTranspiler {
   /// Plans the distribution of main and startup; both stay as they are.
   /// Errors: kInvalidArgument naming the field, kInvalidProgram naming the op, kUnimplemented
   /// (spec/transpiler.md section 15). After an error there is no plan.
-  Status transpile(const Program& main, const Program& startup, TranspileArguments arguments = {});
+  Status transpile(const Program& main, const Program& startup,
+                   const TranspileArguments& arguments = {});
 
   /// Main program of the trainer.
   /// \param wait_port  with config.wait_port: first waits until every server accepts connections

@@ -85,8 +85,8 @@ class AverageUpdates final : public Pass {
   // p := snapshot - p / ranks, which is the new snapshot
   void apply_mean(Block& block, const std::string& param) const {
     const std::string snapshot = names::snapshot(param);
-    emit_scale(block, nullptr, param, param, static_cast<float>(1.0 / plan_.ranks),
-               role::kOptimize);
+    emit_scale(block, nullptr, param, param,
+               static_cast<float>(1.0 / static_cast<double>(plan_.ranks)), role::kOptimize);
     emit_sub(block, nullptr, snapshot, param, param, role::kOptimize);
     emit_assign(block, nullptr, param, snapshot, role::kOptimize);
   }

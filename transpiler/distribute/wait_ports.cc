@@ -72,6 +72,7 @@ Status wait_ports(const std::vector<std::string>& endpoints, int64_t deadline_ms
   constexpr auto kPause = std::chrono::milliseconds(100);
   const Clock::time_point end = Clock::now() + std::chrono::milliseconds(deadline_ms);
   std::vector<std::pair<std::string, std::string>> waiting;
+  waiting.reserve(endpoints.size());
   for (const std::string& endpoint : endpoints) waiting.emplace_back(endpoint, "not tried");
   for (;;) {
     std::vector<std::pair<std::string, std::string>> still;

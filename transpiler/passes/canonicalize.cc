@@ -10,6 +10,7 @@ void sort_vars(Block& block) {
   for (const Var& var : block.vars()) sorted.push_back(&var);
   llvm::stable_sort(sorted, by_name);
   std::vector<std::pair<std::string, VarSpec>> copies;
+  copies.reserve(sorted.size());
   for (const Var* var : sorted) copies.emplace_back(var->name().str(), var->spec());
   for (Var& var : llvm::make_early_inc_range(block.vars())) block.erase(var);
   for (auto& [name, spec] : copies) block.add_declaration(name, std::move(spec));
