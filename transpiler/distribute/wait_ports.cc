@@ -88,7 +88,7 @@ Status wait_ports(const std::vector<std::string>& endpoints, int64_t deadline_ms
   }
   std::string list;
   for (const auto& [endpoint, error] : waiting)
-    list += (list.empty() ? "" : ", ") + endpoint + " (" + error + ")";
+    list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", endpoint, error);
   return {StatusCode::kDistributed,
           fmt::format("no answer within {} ms from {} of {} servers: {}", deadline_ms,
                       waiting.size(), endpoints.size(), list)};
