@@ -1,6 +1,7 @@
 #include "executor/block_runner.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "framework/names.h"
 
@@ -68,6 +69,10 @@ Status BlockRunner::add_step(const Op& op) {
   } else {
     return {StatusCode::kUnimplemented,
             fmt::format("op '{}' has no kernel for CPU", op.type().str())};
+  }
+  for (position = 0; position < step.inputs.size(); ++position) {
+    if (step.inputs[position] >= 0 && !llvm::is_contained(setup.accepted_layouts(), position))
+      step.plain.push_back(position);
   }
   steps_.push_back(std::move(step));
   return Ok();
@@ -228,6 +233,7 @@ void BlockRunner::keep(llvm::StringRef name) {
 
 Status BlockRunner::run_step(Step& step) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(step, table_.data()));
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data()));
   if (step.control) {
     ControlContext ctx{{table_.data(), step.inputs, step.outputs, device_}, *scope_, *this};
     return step.control(ctx);

@@ -7,6 +7,7 @@
 
 #include "executor/print_plan.h"
 #include "framework/op_attrs.h"
+#include "framework/tensor/layout.h"
 
 namespace millrace::executor {
 namespace {
@@ -50,7 +51,10 @@ Status check_feed(const Var& var, const Tensor& tensor) {
 
 // Copies into memory that the target has, where both hold tensors.
 Status copy_value(const Value& from, Value& to) {
-  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
+  if (const auto* const tensor = from.get_if<Tensor>()) {
+    MILLRACE_RETURN_IF_ERROR(to.as<Tensor>().copy_from(*tensor));
+    return make_plain(to.as<Tensor>());
+  }
   MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
   return Ok();
 }

@@ -6,6 +6,7 @@
 
 #include "framework/names.h"
 #include "framework/program.h"
+#include "framework/tensor/layout.h"
 
 namespace millrace::executor {
 namespace {
@@ -191,7 +192,7 @@ bool move_apart(Step& step, Value* const* table) {
 
 // A tensor that was given memory but no dims yet looks like a scalar without its element.
 bool is_sized(const Tensor& tensor, const Step::Result& result) {
-  return tensor.initialized() && tensor.dtype() == result.dtype &&
+  return tensor.initialized() && tensor.layout() == nullptr && tensor.dtype() == result.dtype &&
          tensor.dims() == llvm::ArrayRef<int64_t>(result.dims) &&
          (tensor.rank() > 0 || tensor.numel() == 1);
 }
@@ -211,6 +212,15 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
   return apart;
+}
+
+Status make_inputs_plain(const Step& step, Value* const* table) {
+  for (const uint16_t position : step.plain) {
+    auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
+    if (tensor != nullptr && tensor->layout() != nullptr)
+      MILLRACE_RETURN_IF_ERROR(make_plain(*tensor));
+  }
+  return Ok();
 }
 
 Status check_inputs(const Step& step, Value* const* table) {

@@ -26,6 +26,9 @@ struct Step {
   /// Inputs (by position) without which the op cannot run.
   llvm::SmallVector<uint16_t, 4> required;
 
+  /// Inputs (by position) that the kernel wants in row-major order.
+  llvm::SmallVector<uint16_t, 4> plain;
+
   /// An input that is also an output, and where its old content goes when the output gets another
   /// type or other dims.
   struct Shared {
@@ -65,6 +68,9 @@ struct Step {
 /// inputs_apart
 /// Errors: those of inference; kResource.
 StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed);
+
+/// Brings the inputs that the kernel wants so into row-major order. Errors: kResource, kExecution.
+Status make_inputs_plain(const Step& step, Value* const* table);
 
 /// kExecution if a required input has no content, naming slot and var.
 Status check_inputs(const Step& step, Value* const* table);

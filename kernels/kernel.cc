@@ -28,6 +28,17 @@ ArgIndex find_arg(const Op& op, llvm::ArrayRef<Slot> slots, llvm::StringRef name
   return {};
 }
 
+// The var of an input by its position among all inputs; null if no block declares it.
+const Var* find_input_var(const Op& op, ArgIndex arg) {
+  int32_t position = 0;
+  for (const Slot& slot : op.inputs()) {
+    for (const Arg& each : slot.args) {
+      if (position++ == arg.index) return op.block().find_var_recursive(op.name_of(each.name));
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 KernelSetup::KernelSetup(const ops::OpDef& def, const Op& op, CpuDevice& device)
@@ -44,6 +55,19 @@ ArgRange KernelSetup::inputs(llvm::StringRef slot) const {
 }
 ArgRange KernelSetup::outputs(llvm::StringRef slot) const {
   return find_range(op_, op_.outputs(), slot);
+}
+
+bool KernelSetup::is_persistable(ArgIndex arg) const {
+  const Var* const var = find_input_var(op_, arg);
+  return var != nullptr && var->persistable();
+}
+bool KernelSetup::is_constant(ArgIndex arg) const {
+  const Var* const var = find_input_var(op_, arg);
+  if (var == nullptr || !var->persistable()) return false;
+  for (const Block& block : op_.block().program().blocks()) {
+    if (block.has_writers(var->name())) return false;
+  }
+  return true;
 }
 
 }  // namespace millrace::kernels

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/status.h"
@@ -48,6 +49,19 @@ class KernelSetup {
   [[nodiscard]] ArgRange inputs(llvm::StringRef slot) const;
   [[nodiscard]] ArgRange outputs(llvm::StringRef slot) const;
 
+  /// Says that the kernel takes this input in any order of elements (Tensor::layout()). The
+  /// executor makes every other input row-major before the kernel runs.
+  void accept_layout(ArgIndex arg) const {
+    if (arg) accepted_.push_back(arg.index);
+  }
+  /// Positions of the inputs that were accepted so, in the order of the calls.
+  [[nodiscard]] llvm::ArrayRef<int32_t> accepted_layouts() const { return accepted_; }
+  /// True if the input is a persistable var: the kernel may keep it in a layout of its own between
+  /// steps (KernelContext::stored_in()).
+  [[nodiscard]] bool is_persistable(ArgIndex arg) const;
+  /// True if, besides, no op of the program writes it.
+  [[nodiscard]] bool is_constant(ArgIndex arg) const;
+
   /// Attribute converted to T, else the default of the schema.
   template <typename T>
   [[nodiscard]] T attr(llvm::StringRef name) const {
@@ -67,6 +81,8 @@ class KernelSetup {
   const ops::OpDef& def_;
   const Op& op_;
   CpuDevice& device_;
+  // Makers see a const setup; what they accept is an answer, not a change of the op.
+  mutable llvm::SmallVector<int32_t, 4> accepted_;
 };
 
 /// The view a kernel has of its arguments during one call. Copying it is cheap.
@@ -95,6 +111,12 @@ class KernelContext {
   /// Input as a dense tensor; null if absent or not initialized, for arguments that may be missing.
   [[nodiscard]] const Tensor* find_in(ArgIndex arg) const {
     return arg ? in_value(arg).get_if<Tensor>() : nullptr;
+  }
+
+  /// The stored value of an input, for a kernel that gives a persistable var another layout; its
+  /// elements must stay the same.
+  [[nodiscard]] Tensor& stored_in(ArgIndex arg) const {
+    return table_[inputs_[arg.index]]->as<Tensor>();
   }
 
   /// Output as a dense tensor.

@@ -1,10 +1,13 @@
 #include "framework/tensor/tensor.h"
 
+#include <cassert>
 #include <cstring>
 #include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "framework/tensor/layout.h"
 
 namespace millrace {
 
@@ -14,7 +17,28 @@ StatusOr<Tensor> Tensor::create(DType dtype, llvm::ArrayRef<int64_t> dims) {
   return tensor;
 }
 
+int64_t Tensor::storage_bytes() const {
+  return layout_ == nullptr ? bytes() : layout_->bytes();
+}
+
+// Memory of the tensor's own for so many bytes.
+Status Tensor::reserve(int64_t bytes) {
+  if (data_ != nullptr && static_cast<size_t>(bytes) <= capacity_ && owner_.use_count() <= 1)
+    return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
+                            Buffer::allocate(static_cast<size_t>(bytes)));
+  data_ = buffer->data();
+  capacity_ = buffer->size();
+  owner_ = std::move(buffer);
+  return Ok();
+}
+
 Status Tensor::resize(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  return resize(dtype, dims, nullptr);
+}
+
+Status Tensor::resize(DType dtype, llvm::ArrayRef<int64_t> dims,
+                      std::shared_ptr<const Layout> layout) {
   int64_t numel = 1;
   int64_t bytes = dtype_size(dtype);
   for (const int64_t dim : dims) {
@@ -25,20 +49,16 @@ Status Tensor::resize(DType dtype, llvm::ArrayRef<int64_t> dims) {
     }
   }
   if (numel == 0) bytes = 0;
-  if (data_ == nullptr || static_cast<size_t>(bytes) > capacity_ || owner_.use_count() > 1) {
-    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
-                              Buffer::allocate(static_cast<size_t>(bytes)));
-    data_ = buffer->data();
-    capacity_ = buffer->size();
-    owner_ = std::move(buffer);
-  }
+  MILLRACE_RETURN_IF_ERROR(reserve(layout == nullptr ? bytes : layout->bytes()));
   dtype_ = dtype;
+  layout_ = std::move(layout);
   if (dims.data() != dims_.data()) dims_.assign(dims.begin(), dims.end());
   numel_ = numel;
   return Ok();
 }
 
 void Tensor::set_dims(llvm::ArrayRef<int64_t> dims) {
+  assert(layout_ == nullptr);
   const Dims copy(dims.begin(), dims.end());
   dims_ = copy;
 }
@@ -50,12 +70,14 @@ Tensor Tensor::share() const {
   view.data_ = data_;
   view.capacity_ = capacity_;
   view.owner_ = owner_;
+  view.layout_ = layout_;
   view.lod_ = lod_;
   view.dtype_ = dtype_;
   return view;
 }
 
 Tensor Tensor::share_rows(int64_t begin, int64_t end) const {
+  assert(layout_ == nullptr);
   Tensor view = share();
   const int64_t row = dims_[0] == 0 ? 0 : numel_ / dims_[0];
   const int64_t skipped = begin * row * dtype_size(dtype_);
@@ -75,9 +97,9 @@ StatusOr<Tensor> Tensor::clone() const {
 
 Status Tensor::copy_from(const Tensor& other) {
   if (&other == this) return Ok();
-  MILLRACE_RETURN_IF_ERROR(resize(other.dtype_, other.dims_));
-  if (other.bytes() > 0 && data_ != other.data_)
-    std::memcpy(data_, other.data_, static_cast<size_t>(other.bytes()));
+  MILLRACE_RETURN_IF_ERROR(resize(other.dtype_, other.dims_, other.layout_));
+  if (other.numel_ > 0 && data_ != other.data_)
+    std::memcpy(data_, other.data_, static_cast<size_t>(other.storage_bytes()));
   lod_ = other.lod_;
   return Ok();
 }
@@ -88,6 +110,7 @@ void Tensor::bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity)
   capacity_ = capacity;
   dims_.assign(1, 0);
   numel_ = 0;
+  layout_.reset();
 }
 
 void Tensor::swap(Tensor& other) noexcept {
@@ -96,6 +119,7 @@ void Tensor::swap(Tensor& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(capacity_, other.capacity_);
   std::swap(owner_, other.owner_);
+  std::swap(layout_, other.layout_);
   std::swap(lod_, other.lod_);
   std::swap(dtype_, other.dtype_);
 }

@@ -42,7 +42,10 @@ inline constexpr DType kDTypeOf<float> = DType::kFloat32;
 template <>
 inline constexpr DType kDTypeOf<double> = DType::kFloat64;
 
-/// A dense array in row-major order, with LoD.
+class Layout;
+
+/// A dense array in row-major order, with LoD; or, inside a step, in an order that only one library
+/// knows (layout()).
 ///
 /// Moves, but copies only when told how: share() gives a second view of the same bytes, clone() new
 /// bytes. A tensor that was never resized is "not initialized" and reading it is an error that
@@ -74,19 +77,25 @@ class Tensor {
   }
   /// Elements; 1 for rank 0.
   [[nodiscard]] int64_t numel() const { return numel_; }
+  /// Bytes of the elements in row-major order.
   [[nodiscard]] int64_t bytes() const { return numel_ * dtype_size(dtype_); }
+  /// Null for row-major order, which is the only one that leaves the executor. Otherwise only
+  /// raw() may be used, by kernels that know the layout.
+  [[nodiscard]] const std::shared_ptr<const Layout>& layout() const { return layout_; }
+  /// Bytes that the elements take, padding of the layout included.
+  [[nodiscard]] int64_t storage_bytes() const;
   [[nodiscard]] const Lod& lod() const { return lod_; }
   void set_lod(Lod lod) { lod_ = std::move(lod); }
 
   /// First element; T must be the C++ type of dtype().
   template <typename T>
   [[nodiscard]] T* data() {
-    assert(kDTypeOf<T> == dtype_);
+    assert(kDTypeOf<T> == dtype_ && layout_ == nullptr);
     return reinterpret_cast<T*>(data_);
   }
   template <typename T>
   [[nodiscard]] const T* data() const {
-    assert(kDTypeOf<T> == dtype_);
+    assert(kDTypeOf<T> == dtype_ && layout_ == nullptr);
     return reinterpret_cast<const T*>(data_);
   }
   template <typename T>
@@ -104,12 +113,15 @@ class Tensor {
   /// byte count and the buffer stay. Memory is kept where it suffices and nobody shares it; LoD is
   /// kept. Errors: kResource; kInvalidArgument for a negative dim or a product beyond int64.
   Status resize(DType dtype, llvm::ArrayRef<int64_t> dims);
-  /// Other dims for the same elements; the products must be equal.
+  /// The same with the elements in another order, which must have been made for this type and these
+  /// dims.
+  Status resize(DType dtype, llvm::ArrayRef<int64_t> dims, std::shared_ptr<const Layout> layout);
+  /// Other dims for the same row-major elements; the products must be equal.
   void set_dims(llvm::ArrayRef<int64_t> dims);
 
   /// Another view of the same bytes, LoD included.
   [[nodiscard]] Tensor share() const;
-  /// A view of rows [begin, end) of dim 0, without LoD.
+  /// A view of rows [begin, end) of dim 0, without LoD; the order must be row-major.
   [[nodiscard]] Tensor share_rows(int64_t begin, int64_t end) const;
   /// New bytes with the same content, LoD included. Errors: kResource.
   [[nodiscard]] StatusOr<Tensor> clone() const;
@@ -131,8 +143,11 @@ class Tensor {
   std::byte* data_ = nullptr;
   size_t capacity_ = 0;
   std::shared_ptr<void> owner_;
+  std::shared_ptr<const Layout> layout_;
   Lod lod_;
   DType dtype_ = DType::kFloat32;
+
+  Status reserve(int64_t bytes);
 };
 
 /// "f32 [2, 3]", for messages.

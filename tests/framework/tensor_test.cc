@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/tensor/layout.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace {
@@ -97,6 +98,48 @@ TEST(Bfloat16, RoundsToNearestEven) {
   EXPECT_EQ(static_cast<float>(Bfloat16(1.00390625F)), 1.0F);
   EXPECT_EQ(static_cast<float>(Bfloat16(1.01171875F)), 1.015625F);
   EXPECT_TRUE(std::isnan(static_cast<float>(Bfloat16(std::numeric_limits<float>::quiet_NaN()))));
+}
+
+// Elements in reverse order behind one byte of padding a row.
+class Reversed final : public Layout {
+ public:
+  explicit Reversed(int64_t numel) : numel_(numel) {}
+  [[nodiscard]] int64_t bytes() const override { return numel_ * 4 + 8; }
+  [[nodiscard]] bool same_as(const Layout& other) const override {
+    return other.bytes() == bytes();
+  }
+  Status to_plain(const std::byte* from, std::byte* to) const override {
+    const auto* const source = reinterpret_cast<const float*>(from);
+    std::reverse_copy(source, source + numel_, reinterpret_cast<float*>(to));
+    return Ok();
+  }
+  [[nodiscard]] std::string name() const override { return "reversed"; }
+
+ private:
+  int64_t numel_;
+};
+
+TEST(Layout, TravelsWithTheTensorUntilItIsMadePlain) {
+  Tensor tensor;
+  const auto layout = std::make_shared<const Reversed>(3);
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {3}, layout).ok());
+  EXPECT_EQ(tensor.bytes(), 12);
+  EXPECT_EQ(tensor.storage_bytes(), 20);
+  std::ranges::copy(std::vector<float>{1, 2, 3}, reinterpret_cast<float*>(tensor.raw()));
+  const Tensor view = tensor.share();
+  auto copy = tensor.clone();
+  ASSERT_TRUE(copy.ok());
+  EXPECT_EQ(copy->layout(), layout);
+
+  ASSERT_TRUE(make_plain(tensor).ok());
+  EXPECT_THAT(tensor.values<float>(), ElementsAre(3, 2, 1));
+  EXPECT_EQ(view.layout(), layout);
+  ASSERT_TRUE(make_plain(*copy).ok());
+  EXPECT_THAT(copy->values<float>(), ElementsAre(3, 2, 1));
+  // new dims without a layout are plain again
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {3}, layout).ok());
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {2}).ok());
+  EXPECT_EQ(tensor.layout(), nullptr);
 }
 
 TEST(Scope, FindsNamesInEnclosingScopes) {
