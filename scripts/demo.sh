@@ -1,29 +1,52 @@
 #!/usr/bin/env bash
-# Builds the tools and cuts the training program of a ResNet-50 for two parameter servers and two trainers.
+# Builds the tools; trains a program, runs an inference model with what was learned, and cuts the training program of
+# a ResNet-50 for two parameter servers and two trainers.
 # usage: demo.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-program=tests/data/resnet50_train
+data=tests/data
 tools=build/release/tools
 out=build/demo
 
 cmake --preset release >/dev/null
-cmake --build --preset release --parallel "${1:-2}" --target transpile-program inspect-program
+cmake --build --preset release --parallel "${1:-2}" --target transpile-program inspect-program run-program
+mkdir -p $out
+
+# 13 columns and their target: 2 + sum of 0.1 * k * x_k, with noise of variance 0.01
+awk 'BEGIN {
+  srand(7)
+  for (row = 0; row < 2000; row++) {
+    y = 2
+    for (k = 1; k <= 13; k++) { x = 2 * rand() - 1; y += 0.1 * k * x; printf "%.6f,", x }
+    noise = 0; for (k = 0; k < 12; k++) noise += rand()
+    printf "%.6f\n", y + 0.1 * (noise - 6)
+  }
+}' >$out/train.csv
 
 echo
-echo "== transpile-program: $program for 2 servers and 2 trainers"
-$tools/transpile-program --program $program/main_program --startup $program/startup_program \
-  --pservers 127.0.0.1:6174,127.0.0.1:6175 --trainers 2 --trainer-id all --force -o $out
+echo "== train: run-program --program $data/fit_a_line/main.pb, 2000 examples, 20 epochs"
+$tools/run-program --program $data/fit_a_line/main.pb --startup $data/fit_a_line/startup.pb \
+  --data $out/train.csv --columns x=0:12,y=13 --batch-size 20 --epochs 20 --fetch mean_0.tmp_0 \
+  --curve $out/loss.svg --save-params $out/params/ --force
 
 echo
-echo "== written"
-(cd $out && find . -type f | sort | xargs wc -c)
+echo "== run: an inference model of 2018 with these parameters; the last column is what the data says"
+$tools/run-program --model-dir $data/models/fit_a_line_2018 --params $out/params \
+  --data $out/train.csv --columns x=0:12 --batch-size 5 --shuffle=false --steps 1 --output $out/predicted.npz --force
+head -n 5 $out/train.csv | cut -d, -f14
 
 echo
-echo "== the first lines of what server 0 runs (inspect-program $out/pserver_0/__model__)"
-$tools/inspect-program $out/pserver_0/__model__ -o $out/pserver_0.txt --force
+echo "== transpile: ResNet-50 ($data/resnet50_train) for 2 servers and 2 trainers"
+$tools/transpile-program --program $data/resnet50_train/main_program \
+  --startup $data/resnet50_train/startup_program --pservers 127.0.0.1:6174,127.0.0.1:6175 --trainers 2 \
+  --trainer-id all --force -o $out/resnet50
+(cd $out/resnet50 && find . -type f | sort | xargs wc -c)
+
+echo
+echo "== the first lines of what server 0 runs (inspect-program $out/resnet50/pserver_0/__model__)"
+$tools/inspect-program $out/resnet50/pserver_0/__model__ -o $out/pserver_0.txt --force
 sed -n 1,25p $out/pserver_0.txt
 
 echo
-echo "The picture of who got what: $PWD/$out/report.html"
+echo "Pictures: $PWD/$out/loss.svg (the loss), $PWD/$out/resnet50/report.html (who got what)"

@@ -8,7 +8,7 @@ packages=(
   libprotobuf-dev protobuf-compiler
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
   libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
-  libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev
+  libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libmimalloc-dev
   libgtest-dev libgmock-dev llvm-16-tools
 )
 case ${1:-} in
