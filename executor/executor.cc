@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/optimize.h"
 #include "executor/print_plan.h"
 #include "framework/op_attrs.h"
 #include "framework/tensor/layout.h"
@@ -73,12 +74,7 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
 
 Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::string>& fetches,
                             std::vector<Value>& results) {
-  for (const std::string& name : fetches) {
-    if (runner_->find(name) == nullptr) {
-      return {StatusCode::kNotFound,
-              fmt::format("fetch: no op of the program uses a var '{}'", name)};
-    }
-  }
+  MILLRACE_RETURN_IF_ERROR(provide(fetches));
   for (const std::string& name : fetches) runner_->keep(name);
   for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, value));
   MILLRACE_RETURN_IF_ERROR(runner_->run());
@@ -92,18 +88,47 @@ std::string PreparedProgram::plan_text() const {
   return print_plan(*runner_);
 }
 
+// Compiles what is to run: the program as it was given, or a rewritten copy.
+Status PreparedProgram::compile() {
+  if (original_ != nullptr) {
+    program_ = original_->clone();
+    MILLRACE_ASSIGN_OR_RETURN(const bool changed, optimize(*program_, *runtime_->ops, kept_));
+    if (!changed) original_.reset();
+  }
+  // Temporaries of an earlier program may stand in memory that its runner has planned.
+  runner_.reset();
+  locals_ = std::make_unique<Scope>(scope_);
+  MILLRACE_ASSIGN_OR_RETURN(runner_, BlockRunner::compile(*runtime_, program_->root(), *device_));
+  runner_->bind(*locals_);
+  runner_->plan_memory();
+  runner_->observe(observer_);
+  return Ok();
+}
+
+// Sees to it that the program has the vars that are fetched.
+Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
+  const size_t before = kept_.size();
+  for (const std::string& name : fetches) {
+    if (runner_->find(name) != nullptr) continue;
+    const bool removed = original_ != nullptr && (original_->root().has_readers(name) ||
+                                                  original_->root().has_writers(name));
+    if (!removed) {
+      return {StatusCode::kNotFound,
+              fmt::format("fetch: no op of the program uses a var '{}'", name)};
+    }
+    kept_.push_back(name);
+  }
+  return kept_.size() == before ? Ok() : compile();
+}
+
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,
                                                              Scope& scope) const {
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram());
   prepared->runtime_ = runtime_;
-  prepared->program_ = program.clone();
+  prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
-  prepared->locals_ = std::make_unique<Scope>(&scope);
-  MILLRACE_ASSIGN_OR_RETURN(
-      prepared->runner_,
-      BlockRunner::compile(*runtime_, prepared->program_->root(), *prepared->device_));
-  prepared->runner_->bind(*prepared->locals_);
-  prepared->runner_->plan_memory();
+  (options_.optimize ? prepared->original_ : prepared->program_) = program.clone();
+  MILLRACE_RETURN_IF_ERROR(prepared->compile());
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");
   return prepared;

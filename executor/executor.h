@@ -18,6 +18,9 @@ namespace millrace::executor {
 struct ExecutorOptions {
   int threads = 1;    ///< threads a run may use, the caller's included
   uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
+  /// Programs are rewritten to run faster (executor/optimize.h). Results change by rounding at
+  /// most; places in errors, plans and traces are those of the rewritten program.
+  bool optimize = true;
 };
 
 /// Values by var name.
@@ -34,7 +37,8 @@ class PreparedProgram {
   ~PreparedProgram() = default;
 
   /// Copies the fed values into place, runs block 0, and copies out what is fetched. The second run
-  /// of the same shapes allocates nothing, results included.
+  /// of the same shapes allocates nothing, results included. The first fetch of a var that a
+  /// rewrite has removed compiles the program anew with that var.
   ///
   /// \param feeds    by var name; names that the program does not have are ignored
   /// \param fetches  names of vars that the program uses; repeats are allowed
@@ -46,11 +50,15 @@ class PreparedProgram {
              std::vector<Value>& results);
 
   /// Is told of every op of the runs from now on; null: nobody. Must outlive them.
-  void observe(StepObserver* observer) { runner_->observe(observer); }
+  void observe(StepObserver* observer) {
+    observer_ = observer;
+    runner_->observe(observer);
+  }
   /// Steps and memory as text; with dims and places after a run.
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the piece of memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
+  /// The program as it runs.
   [[nodiscard]] const Program& program() const { return *program_; }
   /// Names that feed ops set and fetch ops read, in order of their attribute `col`.
   [[nodiscard]] const std::vector<std::string>& feed_targets() const { return feed_targets_; }
@@ -59,9 +67,15 @@ class PreparedProgram {
  private:
   friend class Executor;
   PreparedProgram() = default;
+  Status compile();
+  Status provide(const std::vector<std::string>& fetches);
   Status put_feed(const std::string& name, const Value& value);
 
   std::shared_ptr<const Runtime> runtime_;
+  Scope* scope_ = nullptr;
+  StepObserver* observer_ = nullptr;
+  std::unique_ptr<Program> original_;  ///< null if the program runs as it was given
+  std::vector<std::string> kept_;      ///< fetches that a rewrite had removed
   std::unique_ptr<Program> program_;
   std::unique_ptr<kernels::CpuDevice> device_;
   std::unique_ptr<Scope> locals_;

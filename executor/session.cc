@@ -48,8 +48,9 @@ struct Session::Parts {
   std::vector<Value> results;  ///< likewise
 
   Status prepare(const SessionOptions& options) {
-    const executor::Executor runner(executor::standard_runtime(),
-                                    {.threads = options.threads, .seed = options.seed});
+    const executor::Executor runner(
+        executor::standard_runtime(),
+        {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
     return Ok();
   }
@@ -79,8 +80,9 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
   auto parts = std::make_unique<Parts>();
   parts->program = program.clone();
   if (startup != nullptr) {
-    const executor::Executor runner(executor::standard_runtime(),
-                                    {.threads = options.threads, .seed = options.seed});
+    const executor::Executor runner(
+        executor::standard_runtime(),
+        {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
     std::vector<Value> none;
     if (Status status = prepared->run({}, {}, none); !status.ok())

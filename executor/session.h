@@ -44,6 +44,8 @@ using Arrays = std::map<std::string, Array>;
 struct SessionOptions {
   int threads = 1;    ///< threads a run may use, the caller's included
   uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
+  /// Programs are rewritten to run faster; results change by rounding at most.
+  bool optimize = true;
 };
 
 /// A program and its variables, ready to run: inference of a saved model, or training.

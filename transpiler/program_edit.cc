@@ -41,6 +41,14 @@ void add_names_of_attrs(const Op& op, llvm::DenseSet<NameId>& names) {
   }
 }
 
+void add_names_of_slots(const Op& op, llvm::DenseSet<NameId>& names) {
+  for (const auto& slots : {op.inputs(), op.outputs()}) {
+    for (const Slot& slot : slots) {
+      for (const Arg& arg : slot.args) names.insert(arg.name);
+    }
+  }
+}
+
 }  // namespace
 
 size_t erase_unowned_blocks(Program& program) {
@@ -69,15 +77,22 @@ size_t erase_unowned_blocks(Program& program) {
   return erased;
 }
 
+llvm::DenseSet<NameId> names_outside_root(const Program& program) {
+  llvm::DenseSet<NameId> names;
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (block.index() != 0) add_names_of_slots(op, names);
+      add_names_of_attrs(op, names);
+    }
+  }
+  return names;
+}
+
 llvm::DenseSet<NameId> mentioned_names(const Program& program) {
   llvm::DenseSet<NameId> names;
   for (const Block& block : program.blocks()) {
     for (const Op& op : block.ops()) {
-      for (const auto& slots : {op.inputs(), op.outputs()}) {
-        for (const Slot& slot : slots) {
-          for (const Arg& arg : slot.args) names.insert(arg.name);
-        }
-      }
+      add_names_of_slots(op, names);
       add_names_of_attrs(op, names);
     }
   }

@@ -20,6 +20,10 @@ size_t erase_unowned_blocks(Program& program);
 /// states, tables of the parameter server); op_role_var does not count.
 llvm::DenseSet<NameId> mentioned_names(const Program& program);
 
+/// Names that the ops of the other blocks mention, and those that attributes of any op hold. What
+/// block 0 does with such a var is not all there is to know of it.
+llvm::DenseSet<NameId> names_outside_root(const Program& program);
+
 /// Erases the declarations that no op mentions; says how many there were.
 /// \param keep         names that stay
 /// \param persistable  also those of persistable vars

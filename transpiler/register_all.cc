@@ -2,6 +2,7 @@
 
 #include "transpiler/distribute/distribute_pass.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/fusion/fusions.h"
 #include "transpiler/passes/passes.h"
 
 namespace millrace::transpiler {
@@ -13,6 +14,7 @@ void register_all_passes(PassRegistry& registry) {
   register_distribution_steps(registry);
   register_extract_forward(registry);
   register_fold_shape_constants(registry);
+  register_fusions(registry);
   register_infer_shapes(registry);
   register_prune(registry);
   register_remove_dead_ops(registry);

@@ -84,9 +84,12 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
 /// kSrc, kDiffDst -> kDiffWeights.
 StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convolution& spec);
 
-/// dst = alpha * src x weights [+ bias] [+ old dst] of matrices, or of as many matrices as the
-/// leading dims say (dims of 1 are repeated). Transposed factors are a matter of strides. With a
-/// bias, alpha must be 1.
+/// A function of one number that a primitive applies to its result.
+enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSigmoid, kTanh };
+
+/// dst = activation(alpha * src x weights [+ bias] [+ old dst]) of matrices, or of as many matrices
+/// as the leading dims say (dims of 1 are repeated). Transposed factors are a matter of strides.
+/// With a bias, alpha must be 1.
 struct Product {
   Desc src;      ///< [..., rows, inner]
   Desc weights;  ///< [..., inner, columns]
@@ -94,6 +97,7 @@ struct Product {
   float alpha = 1.0F;
   bool bias = false;        ///< kBias has one element a column
   bool accumulate = false;  ///< adds to what dst holds
+  Activation activation = Activation::kNone;
   /// Converts weights to the library's own layout in each run; pays for many rows.
   bool pack_weights = false;
 };

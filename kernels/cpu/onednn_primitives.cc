@@ -18,6 +18,24 @@ dnnl::memory::dims gaps(llvm::ArrayRef<int64_t> dilations) {
   return result;
 }
 
+dnnl::algorithm native_activation(Activation activation) {
+  switch (activation) {
+    case Activation::kRelu:
+      return dnnl::algorithm::eltwise_relu;
+    case Activation::kGelu:
+      return dnnl::algorithm::eltwise_gelu_erf;
+    case Activation::kGeluTanh:
+      return dnnl::algorithm::eltwise_gelu_tanh;
+    case Activation::kSigmoid:
+      return dnnl::algorithm::eltwise_logistic;
+    case Activation::kTanh:
+      return dnnl::algorithm::eltwise_tanh;
+    case Activation::kNone:
+      break;
+  }
+  return dnnl::algorithm::undef;
+}
+
 using Forward = dnnl::convolution_forward;
 
 Forward::primitive_desc forward_desc(const Library& library, const Convolution& spec,
@@ -103,11 +121,11 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     const dnnl::memory::desc dst = native(spec.dst);
     dnnl::primitive_attr attr;
     if (spec.alpha != 1.0F) attr.set_output_scales(0, {spec.alpha});
-    if (spec.accumulate) {
-      dnnl::post_ops post;
-      post.append_sum(1.0F);
-      attr.set_post_ops(post);
-    }
+    dnnl::post_ops post;
+    if (spec.accumulate) post.append_sum(1.0F);
+    if (spec.activation != Activation::kNone)
+      post.append_eltwise(1.0F, native_activation(spec.activation), 0.0F, 0.0F);
+    attr.set_post_ops(post);
     Dims bias_dims(spec.dst.dims.size(), 1);
     bias_dims.back() = spec.dst.dims.back();
     const Desc bias = dense(spec.dst.dtype, bias_dims);

@@ -71,7 +71,7 @@ Status infer_fc(InferContext& ctx) {
   }
   Dims out(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(columns));
   out.push_back(w.dims[1] < 0 ? -1 : w.dims[1] - padding);
-  ctx.set_output("Out", tensor_meta(x.dtype, out, x.lod_level));
+  ctx.set_output("Out", with_dims(x, out));
   return Ok();
 }
 
@@ -196,7 +196,7 @@ void add_fused_ops(OpRegistry& registry) {
                    .attr("in_num_col_dims", 1, "dims of Input that stay")
                    .range(1)
                    .attr("activation_type", "", "activation function; empty: none")
-                   .one_of({"", "relu"})
+                   .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})
                    .attr("padding_weights", false, "W has 4 surplus rows and columns")
                    .attr("Scale_in", 1.0F, "no effect on floating point")
                    .attr("Scale_weights", std::vector<float>{1.0F}, "no effect on floating point")

@@ -51,6 +51,8 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.option_defaults()->group("How");
   app.add_option("--progress", options.progress, "auto, never or json")->type_name("MODE");
   app.add_option("--devices", options.devices, "cpu:N")->type_name("DEVICES");
+  add_switch(app, "--optimize", options.optimize,
+             "rewrite the program to run faster; results change by rounding at most");
   app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
       ->type_name("N");
   app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");

@@ -35,6 +35,7 @@ struct RunOptions {
   std::string profile;
   bool check_nan = false;
   bool print_plan = false;
+  bool optimize = true;  ///< rewrite the program to run faster
   std::string devices = "cpu:1";
 };
 

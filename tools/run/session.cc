@@ -119,8 +119,10 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
     return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
-  const executor::Executor executor(runtime,
-                                    {.threads = tool.common().threads, .seed = tool.common().seed});
+  const executor::Executor executor(runtime, {.threads = tool.common().threads,
+                                              .seed = tool.common().seed,
+                                              // a NaN is traced to the op that the user wrote
+                                              .optimize = options.optimize && !options.check_nan});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);

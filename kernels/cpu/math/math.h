@@ -14,6 +14,8 @@ void add_clip(KernelRegistry& registry);
 void add_cos_sim(KernelRegistry& registry);
 /// dist with its gradient.
 void add_dist(KernelRegistry& registry);
+/// fc: a product with its bias and activation.
+void add_fc(KernelRegistry& registry);
 /// matmul, matmul_v2, bmm with their gradients.
 void add_matmul(KernelRegistry& registry);
 /// mul, mv, addmm with their gradients.

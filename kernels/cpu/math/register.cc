@@ -8,6 +8,7 @@ void add_math_kernels(KernelRegistry& registry) {
   add_clip(registry);
   add_cos_sim(registry);
   add_dist(registry);
+  add_fc(registry);
   add_matmul(registry);
   add_mul(registry);
   add_pow(registry);

@@ -1,0 +1,55 @@
+#include "executor/optimize.h"
+
+#include <llvm/ADT/StringRef.h>
+
+#include "transpiler/fusion/fusions.h"
+#include "transpiler/pass_manager.h"
+
+namespace millrace::executor {
+namespace {
+
+// In the order in which they run; all of them take the option `keep`.
+constexpr const char* kForInference[] = {"fuse-fc"};
+constexpr const char* kForTraining[] = {"fuse-fc"};
+
+bool writes_persistable(const Program& program) {
+  for (const Block& block : program.blocks()) {
+    for (const Var& var : block.vars()) {
+      if (!var.persistable() || var.kind() == VarKind::kFetchList) continue;
+      for (const Block& user : program.blocks()) {
+        if (user.has_writers(var.name())) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+transpiler::Pipeline optimization_pipeline(const Program& program,
+                                           const std::vector<std::string>& keep) {
+  transpiler::Pipeline pipeline;
+  const auto add = [&](llvm::ArrayRef<const char*> passes) {
+    for (const char* const pass : passes) pipeline.steps.push_back({pass, {{"keep", keep}}});
+  };
+  add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));
+  return pipeline;
+}
+
+StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
+                        const std::vector<std::string>& keep) {
+  transpiler::PassRegistry passes;
+  transpiler::register_fusions(passes);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const transpiler::PassManager manager,
+      transpiler::PassManager::create(passes, optimization_pipeline(program, keep)));
+  transpiler::PassContext context(registry);
+  transpiler::PassManagerOptions options;
+  // The program has been verified; what the passes leave is tested, not checked at every start.
+  options.check_changes = false;
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::PipelineReport report,
+                            manager.run(program, context, options));
+  return report.changed();
+}
+
+}  // namespace millrace::executor

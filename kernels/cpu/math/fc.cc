@@ -1,0 +1,150 @@
+#include <algorithm>
+
+#include "kernels/cpu/math/math.h"
+#include "kernels/cpu/matrix_product.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+namespace millrace::kernels {
+namespace {
+
+using dnn::Activation;
+
+StatusOr<Activation> activation_of(const KernelSetup& op) {
+  const auto name = op.attr<std::string>("activation_type");
+  if (name.empty()) return Activation::kNone;
+  if (name == "relu") return Activation::kRelu;
+  if (name == "gelu") return Activation::kGelu;
+  if (name == "gelu_tanh") return Activation::kGeluTanh;
+  if (name == "sigmoid") return Activation::kSigmoid;
+  if (name == "tanh") return Activation::kTanh;
+  return Status(StatusCode::kUnimplemented,
+                fmt::format("no kernel for activation_type '{}'", name));
+}
+
+template <typename C>
+C activated(Activation activation, C x) {
+  switch (activation) {
+    case Activation::kRelu:
+      return x > C{0} ? x : C{0};
+    case Activation::kGelu:
+      return x * C{0.5} * (C{1} + vmath::erf(x * static_cast<C>(0.70710678118654752)));
+    case Activation::kGeluTanh: {
+      const C inner = static_cast<C>(0.79788456080286536) * (x + C(0.044715) * x * x * x);
+      return x * C{0.5} * (C{1} + vmath::tanh(inner));
+    }
+    case Activation::kSigmoid:
+      return vmath::sigmoid(x);
+    case Activation::kTanh:
+      return vmath::tanh(x);
+    case Activation::kNone:
+      break;
+  }
+  return x;
+}
+
+// What follows the product, for element types that the library does not do it for.
+template <typename T>
+void finish(Activation activation, const T* bias, int64_t columns, int64_t count, T* out) {
+  using C = Compute<T>;
+  for (int64_t i = 0; i < count; ++i) {
+    const C sum =
+        static_cast<C>(out[i]) + (bias == nullptr ? C{0} : static_cast<C>(bias[i % columns]));
+    out[i] = static_cast<T>(activated(activation, sum));
+  }
+}
+
+struct Fc {
+  ArgIndex x;
+  ArgIndex w;
+  ArgIndex bias;
+  ArgIndex out;
+  size_t row_dims = 1;
+  Activation activation = Activation::kNone;
+};
+
+// Numbers of a call that has been checked.
+struct Shape {
+  int64_t rows;
+  int64_t inner;
+  int64_t columns;
+};
+
+StatusOr<Shape> shape_of(const KernelContext& ctx, const Fc& fc) {
+  const Tensor& x = ctx.in(fc.x);
+  const Tensor& w = ctx.in(fc.w);
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  if (x.rank() <= fc.row_dims || w.rank() != 2 || x.dtype() != w.dtype())
+    return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
+  Shape shape{1, 1, w.dim(1)};
+  for (size_t i = 0; i < x.rank(); ++i) (i < fc.row_dims ? shape.rows : shape.inner) *= x.dim(i);
+  if (shape.inner != w.dim(0))
+    return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
+  if (bias != nullptr && (bias->numel() != shape.columns || bias->dtype() != x.dtype()))
+    return ctx.error("Bias must have {} elements of the type of Input, found {}", shape.columns,
+                     describe(*bias));
+  return shape;
+}
+
+using Products = dnn::ShapeCache<dnn::Primitive>;
+
+Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Products& products) {
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  const int64_t key[] = {s.rows, s.inner, s.columns};
+  MILLRACE_ASSIGN_OR_RETURN(const dnn::Primitive* const primitive, products.get(key, [&] {
+    dnn::Product product;
+    product.src = dnn::dense(DType::kFloat32, {s.rows, s.inner});
+    product.weights = dnn::dense(DType::kFloat32, {s.inner, s.columns});
+    product.dst = dnn::dense(DType::kFloat32, {s.rows, s.columns});
+    product.bias = bias != nullptr;
+    product.activation = fc.activation;
+    return dnn::product(ctx.device(), product);
+  }));
+  llvm::SmallVector<dnn::Primitive::Binding, 4> bound = {{dnn::Arg::kSrc, ctx.in(fc.x).raw()},
+                                                         {dnn::Arg::kWeights, ctx.in(fc.w).raw()},
+                                                         {dnn::Arg::kDst, ctx.out(fc.out).raw()}};
+  if (bias != nullptr) bound.push_back({dnn::Arg::kBias, bias->raw()});
+  return primitive->run(ctx.device(), bound);
+}
+
+Status run_other(const KernelContext& ctx, const Fc& fc, const Shape& s,
+                 const MatrixProduct& product) {
+  const Tensor& x = ctx.in(fc.x);
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  Tensor& out = ctx.out(fc.out);
+  MILLRACE_RETURN_IF_ERROR(product.run(ctx.device(), x.dtype(),
+                                       {s.rows, s.inner, s.columns, false, false, {}}, x.raw(),
+                                       ctx.in(fc.w).raw(), out.raw()));
+  return dispatch<AllFloatTypes>(x.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    finish<T>(fc.activation, bias == nullptr ? nullptr : bias->data<T>(), s.columns, out.numel(),
+              out.data<T>());
+    return Ok();
+  });
+}
+
+StatusOr<Kernel> fc(const KernelSetup& op) {
+  if (op.attr<bool>("padding_weights"))
+    return Status(StatusCode::kUnimplemented, "no kernel for padding_weights");
+  Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.output("Out")};
+  fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
+  MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
+  return Kernel([fc, products = std::make_shared<Products>(),
+                 product = MatrixProduct()](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(ctx, fc));
+    const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
+    if (ctx.in(fc.x).dtype() == DType::kFloat32 && !empty)
+      return run_float(ctx, fc, shape, *products);
+    return run_other(ctx, fc, shape, product);
+  });
+}
+
+}  // namespace
+
+void add_fc(KernelRegistry& registry) {
+  registry.add("fc", fc);
+}
+
+}  // namespace millrace::kernels

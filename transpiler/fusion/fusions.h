@@ -1,0 +1,15 @@
+#pragma once
+
+#include "transpiler/pass_registry.h"
+
+/// Passes that make a program faster without changing what it computes, one a file of the same name
+/// with underscores. The executor runs them on its own copy of a program (executor/optimize.h), so
+/// all of them take the option `keep`: vars whose value is wanted after a run.
+namespace millrace::transpiler {
+
+void register_fuse_fc(PassRegistry& passes);
+
+/// Adds all of them.
+void register_fusions(PassRegistry& passes);
+
+}  // namespace millrace::transpiler
