@@ -73,6 +73,7 @@ class Backward {
                             dims_text(loss->dims()));
     }
     writers.back()->set_int("op_role", kForwardLoss);
+    loss_device_ = get_attr_or<std::string>(*writers.back(), "op_device", "");
     return Ok();
   }
 
@@ -86,6 +87,7 @@ class Backward {
         .attr("force_cpu", make_attr(false))
         .attr("place_type", make_attr(int32_t{-1}))
         .attr("op_role", make_attr(kBackwardLoss));
+    if (!loss_device_.empty()) fill.attr("op_device", make_attr(loss_device_));
     return {std::move(fill), nullptr};
   }
 
@@ -340,6 +342,7 @@ class Backward {
   const OpRegistry& registry_;
   Program& program_;
   const BackwardRequest& request_;
+  std::string loss_device_;         ///< where the op that makes the loss runs
   Names existing_;                  ///< vars of block 0 before the call
   llvm::DenseSet<const Op*> ours_;  ///< ops that this call has appended
   std::map<std::string, std::string> renamed_;

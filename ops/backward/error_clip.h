@@ -5,14 +5,9 @@
 #include <string>
 
 #include "framework/program.h"
+#include "ops/minimize/options.h"
 
 namespace millrace::ops {
-
-/// Bounds that the gradient of an activation is cut to while it flows back.
-struct ErrorClip {
-  float min = 0;
-  float max = 0;
-};
 
 /// A BackwardRequest::after_append that appends `clip`, in place, after every op that writes the
 /// whole gradient of a var in the map. Parts of a gradient are not clipped, their sum is; inside a

@@ -25,7 +25,7 @@ THIRD_PARTY = {
     "LLVM": (r"^llvm/", ALL, ALL),
     "fmt": (r"^fmt/", ALL, ALL),
     "protobuf": (r"^google/protobuf/|^proto/.*\.pb\.h$", "framework io ps fleet tests bench", ""),
-    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet tools bench tests", ""),
+    "nlohmann-json": (r"^nlohmann/", "transpiler io fleet tools bench tests", "tools"),
     "CLI11": (r"^CLI/", "tools examples bench", "tools"),
     "GoogleTest": (r"^g(test|mock)/", "tests", "tests"),
     "Google Benchmark": (r"^benchmark/", "bench", ""),

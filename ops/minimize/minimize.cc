@@ -1,0 +1,89 @@
+#include "ops/minimize/minimize.h"
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "ops/backward/error_clip.h"
+#include "ops/minimize/gradients.h"
+#include "ops/minimize/schedule.h"
+#include "ops/minimize/update.h"
+#include "ops/minimize/update_rule.h"
+
+namespace millrace::ops {
+namespace {
+
+// Every call of append_backward() leaves one op that starts it.
+int earlier_backward_calls(const Block& root) {
+  int calls = 0;
+  for (const Op& op : root.ops()) {
+    const int32_t role = get_attr_or<int32_t>(op, "op_role", 0);
+    if (op.type() == "fill_constant" && role == (kRoleBackward | kRoleLoss)) ++calls;
+  }
+  return calls;
+}
+
+// The schedule's var; empty for a constant, which comes after the gradients.
+StatusOr<std::string> scheduled_rate(Builder& builder, const LearningRate& rate) {
+  if (const auto* const decay = std::get_if<Decay>(&rate)) return add_schedule(builder, *decay);
+  if (const auto* const warmup = std::get_if<LinearWarmup>(&rate))
+    return add_schedule(builder, *warmup);
+  const auto* const var = std::get_if<RateVar>(&rate);
+  if (var == nullptr) return std::string();
+  if (builder.main().root().find_var(var->name) == nullptr) {
+    return InvalidArgument("learning rate '{}': expected a var of block 0 of the main program",
+                           var->name);
+  }
+  return var->name;
+}
+
+// Rates are never in half precision.
+DType rate_dtype(const Block& root, const std::string& loss) {
+  const Var* const var = root.find_var(loss);
+  return var != nullptr && var->dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+}
+
+StatusOr<std::vector<ParamGrad>> gradients(Builder& builder, const std::string& loss,
+                                           const MinimizeOptions& options) {
+  BackwardRequest request;
+  request.loss = loss;
+  request.parameters = options.parameters;
+  request.no_grad = options.no_grad;
+  request.earlier_calls = earlier_backward_calls(builder.main().root());
+  request.after_append = clip_errors(options.error_clips);
+  return append_backward(builder.registry(), builder.main(), request);
+}
+
+}  // namespace
+
+StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
+                                  const MinimizeOptions& options) {
+  if (builder.block().index() != 0)
+    return InvalidArgument("minimize: expected block 0 as current block, found {}",
+                           builder.block().index());
+  MinimizeResult result;
+  MILLRACE_ASSIGN_OR_RETURN(result.learning_rate, scheduled_rate(builder, options.learning_rate));
+  MILLRACE_ASSIGN_OR_RETURN(result.param_grads, gradients(builder, loss, options));
+  std::vector<ParamGrad> pairs = result.param_grads;
+  std::sort(pairs.begin(), pairs.end(),
+            [](const ParamGrad& a, const ParamGrad& b) { return a.param < b.param; });
+  if (options.clip) {
+    MILLRACE_RETURN_IF_ERROR(
+        clip_gradients(builder, *options.clip, options.parameter_options, pairs));
+  } else if (!pairs.empty()) {
+    // the original opens the scope before it asks whether there is a clip
+    (void)builder.scopes().open("/", "gradient_clip");
+  }
+  MILLRACE_RETURN_IF_ERROR(regularize_gradients(
+      builder, options.regularization, options.parameter_options, fuses_l2(options.method), pairs));
+  if (result.learning_rate.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(result.learning_rate,
+                              add_constant_rate(builder, std::get<double>(options.learning_rate),
+                                                rate_dtype(builder.main().root(), loss)));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(result.optimize_ops,
+                            append_updates(builder, options, result.learning_rate, pairs));
+  return result;
+}
+
+}  // namespace millrace::ops

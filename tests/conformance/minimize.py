@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""transpile-program --minimize gives the reference's training program for every case: main and startup program.
+
+    minimize.py --bin-dir TOOLS_FOLDER --dir REFERENCE_FOLDER [--write FOLDER]
+
+Programs are compared by diff-program, every attribute included. The references were made one after another in one process,
+which counts name scopes over all of them; so each case is told how many the ones before it have opened. --write leaves a
+folder a case with the programs made here and the reference's data, for check_training.py.
+Exit status: 0 all equal, 1 some differ, 77 the references are not here.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+from backward import EXTRA
+
+# the order in which the references were made; cases that are not here start from no scopes
+ORDER = """fit_a_line_sgd fit_a_line_l1_sgd_polynomial mnist_mlp_nesterov_l2_clip_value mnist_mlp_lamb_warmup lenet_bn_adam_exponential
+word2vec_sparse_sgd_inverse_time ctr_wide_deep_lod_adam ctr_padded_adagrad_l2 ctr_logistic_ftrl text_lstm_adam_global_norm
+text_gru_adamax_natural_exp resnet_momentum_l2_piecewise transformer_adam_noam while_array_rnn_rmsprop recurrent_rnn_adagrad_cosine
+reused_variables_sgd_clip_norm stop_gradient_momentum_fused_l2 two_losses_sgd_momentum cond_error_clip_rmsprop_centered
+resnet_lars_momentum""".split()
+
+
+def read_config(folder, name):
+    with open(os.path.join(folder, name, "config.json"), encoding="utf-8") as file:
+        return dict(json.load(file), **EXTRA.get(name, {}))
+
+
+def count_scopes(config, scopes):
+    """Adds the name scopes that a case opens."""
+    for optimizer, pairs in zip(config["optimizer"], config["param_grad_after_minimize"]):
+        opened = {"gradient_clip": 1, "regularization": 1, "optimizer": len(pairs)}
+        if optimizer["type"] == "adamax":
+            opened["adamax"] = len(pairs)
+        for prefix, count in opened.items():
+            scopes[prefix] = scopes.get(prefix, 0) + count
+
+
+def run(*words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    return done.returncode, done.stdout.strip() or done.stderr.strip()
+
+
+def check(bin_dir, reference, config, work):
+    """What is wrong with a case, or ""."""
+    path, out = os.path.join(work, "minimize.json"), os.path.join(work, "out")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    forward = ["--program", f"{reference}/main_forward.pb", "--startup", f"{reference}/startup_forward.pb"]
+    for flags in ([], ["--backward-only"]):
+        code, text = run(f"{bin_dir}/transpile-program", *forward, "--minimize", path, "-o", out, "--force", *flags)
+        if code:
+            return f"exit {code}: {text}"
+    faults = []
+    for wanted, made in (("main.pb", "main/__model__"), ("startup.pb", "main/__startup__")):
+        code, text = run(f"{bin_dir}/diff-program", f"{reference}/{wanted}", f"{out}/{made}")
+        if code:
+            faults.append(f"{wanted}:\n{text}")
+    return "\n".join(faults)
+
+
+def keep(reference, work):
+    """Turns a folder that check() has filled into a case of check_training.py."""
+    for made, name in (("main/__model__", "main.pb"), ("main/__startup__", "startup.pb"), ("backward/__model__", "backward.pb")):
+        os.replace(f"{work}/out/{made}", f"{work}/{name}")
+    for name in ("config.json", "init.npz", "feeds.npz", "expected.npz"):
+        if not os.path.exists(f"{work}/{name}"):
+            os.symlink(os.path.abspath(f"{reference}/{name}"), f"{work}/{name}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin-dir", required=True)
+    parser.add_argument("--dir", required=True)
+    parser.add_argument("--write", metavar="FOLDER")
+    args = parser.parse_args()
+    if not os.path.isdir(args.dir):
+        print(f"skipped: {args.dir} is not here")
+        return 77
+    names = sorted(n for n in os.listdir(args.dir) if os.path.exists(os.path.join(args.dir, n, "main_forward.pb")))
+    failed, scopes = 0, {}
+    for name in [n for n in ORDER if n in names] + [n for n in names if n not in ORDER]:
+        reference, config = os.path.join(args.dir, name), read_config(args.dir, name)
+        if name in ORDER:
+            config["name_scopes"] = dict(scopes)
+            count_scopes(config, scopes)
+        with tempfile.TemporaryDirectory() as folder:
+            work = os.path.join(args.write, name) if args.write else folder
+            os.makedirs(work, exist_ok=True)
+            why = check(args.bin_dir, reference, config, work)
+            if args.write and not why.startswith("exit"):
+                keep(reference, work)
+        if why:
+            failed += 1
+            print(f"{name}:\n{why}")
+    print(f"{len(names) - failed} passed, {failed} failed")
+    return 1 if failed or not names else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "ops/minimize/options.h"
+
+namespace millrace::tools {
+
+/// What the file of --minimize asks for.
+struct MinimizeConfig {
+  /// One loss after another, each with its own optimizer.
+  struct Loss {
+    std::string name;
+    MinimizeOptions options;
+  };
+  std::vector<Loss> losses;
+  /// Openings of name scopes that count as done ("name_scopes"): the original goes on counting from
+  /// program to program of one process.
+  std::map<std::string, int64_t> name_scopes;
+};
+
+/// Reads the JSON file. Members of the top level that are not known are left alone; in optimizers,
+/// schedules, clips and regularizers they are errors.
+/// Errors: kNotFound, kIo; kInvalidArgument naming the file, the member, and what was expected and
+/// found.
+StatusOr<MinimizeConfig> read_minimize_config(const std::string& path);
+
+}  // namespace millrace::tools

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "framework/base/status.h"
+#include "ops/minimize/options.h"
+
+namespace millrace::tools {
+
+/// Reads one entry of "optimizer": {"type": "adam", hyper-parameters under the names of the
+/// original, "learning_rate" or "schedule", "clip", "regularization", "parameter_list"}.
+///
+/// \param path     way to the entry, for messages
+/// \param loss     what an entry that names its loss must name
+/// \param options  gets what the entry says
+/// Errors: kInvalidArgument with the way to the member, what was expected and found.
+Status read_optimizer(const nlohmann::json& json, const std::string& path, const std::string& loss,
+                      MinimizeOptions& options);
+
+/// Reads {"type": "l1" or "l2", "coeff": C}.
+StatusOr<Regularizer> read_regularizer(const nlohmann::json& json, const std::string& path);
+
+}  // namespace millrace::tools
