@@ -55,6 +55,7 @@ class Backward {
     append(ops, root);
     rename_existing(root);
     declare_grads(root);
+    for (Block* const block : unused_blocks_) declare_grads(*block);
     return mark_params(root);
   }
 
@@ -102,6 +103,7 @@ class Backward {
       const GradContext context(
           op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
       MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
+      if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
@@ -234,7 +236,11 @@ class Backward {
         continue;
       }
       for (const llvm::StringRef name : op->output_names()) {
-        if (name != names::kEmpty && backward::is_grad_name(name) && !is_visible(block, name))
+        if (is_visible(block, name)) continue;
+        // a quirk of the original: this op declares the placeholder as well
+        if (name == names::kEmpty && op->type() == "conditional_block_grad")
+          block.declare(name, VarSpec::tensor(DType::kFloat32, {}));
+        if (name != names::kEmpty && backward::is_grad_name(name))
           declare_like_forward(block, name);
       }
       // what inference does not know keeps the shape of the forward var
@@ -346,6 +352,7 @@ class Backward {
   Names existing_;                  ///< vars of block 0 before the call
   llvm::DenseSet<const Op*> ours_;  ///< ops that this call has appended
   std::map<std::string, std::string> renamed_;
+  std::vector<Block*> unused_blocks_;  ///< gradients of a sub-block that its op has no use for
 };
 
 }  // namespace
