@@ -8,7 +8,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
-# The OpenMP runtime that oneDNN runs on, to tell it how many threads it may use; no code is compiled with -fopenmp.
+# The OpenMP runtime that oneDNN runs on, to tell it how many threads it may use, and to run on them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
 add_library(gomp_runtime INTERFACE)
 target_link_libraries(gomp_runtime INTERFACE ${GOMP_LIBRARY})

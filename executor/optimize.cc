@@ -10,7 +10,7 @@ namespace {
 
 // In the order in which they run; all of them take the option `keep`.
 constexpr const char* kForInference[] = {"fuse-fc"};
-constexpr const char* kForTraining[] = {"fuse-fc"};
+constexpr const char* kForTraining[] = {"drop-shape-inputs", "fuse-fc"};
 
 bool writes_persistable(const Program& program) {
   for (const Block& block : program.blocks()) {

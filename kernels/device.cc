@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <condition_variable>
 #include <map>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include "framework/tensor/buffer.h"
+#include "kernels/workers.h"
 
 namespace millrace::kernels {
 namespace {
@@ -20,72 +17,6 @@ uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 27U)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31U);
 }
-
-// Workers that wait for ranges; the caller takes part. One loop at a time.
-class Workers {
- public:
-  explicit Workers(int count) {
-    threads_.reserve(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) threads_.emplace_back([this, i] { work(i); });
-  }
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
-  ~Workers() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    wake_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  // Range i of `ranges` goes to worker i - 1; range 0 to the caller.
-  void run(int64_t count, int ranges, llvm::function_ref<void(int64_t, int64_t)> body) {
-    {
-      const std::lock_guard lock(mutex_);
-      body_ = &body;
-      count_ = count;
-      ranges_ = ranges;
-      pending_ = ranges - 1;
-      ++round_;
-    }
-    wake_.notify_all();
-    body(0, count / ranges);
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return pending_ == 0; });
-  }
-
- private:
-  void work(int index) {
-    uint64_t seen = 0;
-    std::unique_lock lock(mutex_);
-    while (true) {
-      wake_.wait(lock, [&] { return stop_ || round_ != seen; });
-      if (stop_) return;
-      seen = round_;
-      const int range = index + 1;
-      if (range >= ranges_) continue;
-      const int64_t begin = count_ * range / ranges_;
-      const int64_t end = count_ * (range + 1) / ranges_;
-      llvm::function_ref<void(int64_t, int64_t)>& body = *body_;
-      lock.unlock();
-      body(begin, end);
-      lock.lock();
-      if (--pending_ == 0) done_.notify_one();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::condition_variable done_;
-  std::vector<std::thread> threads_;
-  llvm::function_ref<void(int64_t, int64_t)>* body_ = nullptr;
-  int64_t count_ = 0;
-  int ranges_ = 0;
-  int pending_ = 0;
-  uint64_t round_ = 0;
-  bool stop_ = false;
-};
 
 }  // namespace
 
@@ -111,8 +42,10 @@ void CpuDevice::parallel_for(int64_t count, int64_t grain,
     body(0, count);
     return;
   }
-  if (parts_->workers == nullptr) parts_->workers = std::make_unique<Workers>(threads_ - 1);
-  parts_->workers->run(count, static_cast<int>(wanted), body);
+  if (parts_->workers == nullptr) parts_->workers = std::make_unique<Workers>(threads_);
+  parts_->workers->run(static_cast<int>(wanted), [&](int range) {
+    body(count * range / wanted, count * (range + 1) / wanted);
+  });
 }
 
 uint64_t CpuDevice::next_seed() {

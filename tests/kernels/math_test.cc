@@ -270,5 +270,39 @@ TEST(Pow, GradientIsTheDerivativeForEveryExponent) {
   }
 }
 
+// Element types that the library does not multiply take another way to the same numbers.
+TEST(Fc, AddsBiasAndActivation) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+    for (const char* const activation : {"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"}) {
+      RunOp op("fc");
+      op.in("Input", {2, 1, 2}, {1, -2, 0.5, 1}, dtype).in("W", {2, 2}, {1, 0.5, -1, 2}, dtype);
+      op.in("Bias", {2}, {0.25, -0.5}, dtype).out("Out");
+      op.attr("in_num_col_dims", 2).attr("activation_type", std::string(activation));
+      ASSERT_EQ(op.run_text(), "ok") << activation;
+      EXPECT_THAT(dims(op.value("Out0")), ElementsAre(2, 1, 2));
+      const double sums[] = {3.25, -4, -0.25, 1.75};
+      for (size_t i = 0; i < 4; ++i) {
+        const double x = sums[i];
+        const llvm::StringRef name = activation;
+        double expected = x;
+        if (name == "relu") expected = std::max(x, 0.0);
+        if (name == "gelu") expected = x * 0.5 * (1 + std::erf(x / std::sqrt(2.0)));
+        if (name == "gelu_tanh")
+          expected = x * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+        if (name == "sigmoid") expected = 1 / (1 + std::exp(-x));
+        if (name == "tanh") expected = std::tanh(x);
+        EXPECT_NEAR(op.values("Out0")[i], expected, dtype == DType::kFloat16 ? 2e-3 : 1e-5)
+            << activation << " of " << x;
+      }
+    }
+  }
+}
+
+TEST(Fc, SaysWhatDoesNotFit) {
+  RunOp op("fc");
+  op.in("Input", {2, 2}, {1}).in("W", {2, 3}, {1}).in("Bias", {2}, {1}).out("Out");
+  EXPECT_THAT(op.run_text(), HasSubstr("Bias must have 3 elements of the type of Input, found"));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

@@ -7,6 +7,7 @@
 /// all of them take the option `keep`: vars whose value is wanted after a run.
 namespace millrace::transpiler {
 
+void register_drop_shape_inputs(PassRegistry& passes);
 void register_fuse_fc(PassRegistry& passes);
 
 /// Adds all of them.

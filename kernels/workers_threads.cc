@@ -1,0 +1,70 @@
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "kernels/workers.h"
+
+namespace millrace::kernels {
+
+// Threads that wait for ranges; the caller takes part.
+struct Workers::Parts {
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::condition_variable done;
+  std::vector<std::thread> threads;
+  llvm::function_ref<void(int)>* body = nullptr;
+  int ranges = 0;
+  int pending = 0;
+  uint64_t round = 0;
+  bool stop = false;
+
+  // Thread i does range i + 1; range 0 is the caller's.
+  void work(int index) {
+    uint64_t seen = 0;
+    std::unique_lock lock(mutex);
+    while (true) {
+      wake.wait(lock, [&] { return stop || round != seen; });
+      if (stop) return;
+      seen = round;
+      if (index + 1 >= ranges) continue;
+      llvm::function_ref<void(int)>& now = *body;
+      lock.unlock();
+      now(index + 1);
+      lock.lock();
+      if (--pending == 0) done.notify_one();
+    }
+  }
+};
+
+Workers::Workers(int threads) : parts_(std::make_unique<Parts>()) {
+  parts_->threads.reserve(static_cast<size_t>(threads - 1));
+  for (int i = 0; i + 1 < threads; ++i)
+    parts_->threads.emplace_back([parts = parts_.get(), i] { parts->work(i); });
+}
+
+Workers::~Workers() {
+  {
+    const std::lock_guard lock(parts_->mutex);
+    parts_->stop = true;
+  }
+  parts_->wake.notify_all();
+  for (std::thread& thread : parts_->threads) thread.join();
+}
+
+void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
+  {
+    const std::lock_guard lock(parts_->mutex);
+    parts_->body = &body;
+    parts_->ranges = ranges;
+    parts_->pending = ranges - 1;
+    ++parts_->round;
+  }
+  parts_->wake.notify_all();
+  body(0);
+  std::unique_lock lock(parts_->mutex);
+  parts_->done.wait(lock, [this] { return parts_->pending == 0; });
+}
+
+}  // namespace millrace::kernels
