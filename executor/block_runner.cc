@@ -66,6 +66,9 @@ Status BlockRunner::add_step(const Op& op) {
     MILLRACE_ASSIGN_OR_RETURN(step.control, control(setup, *this));
   } else if (const kernels::KernelMaker kernel = runtime_.kernels->find(op.type())) {
     MILLRACE_ASSIGN_OR_RETURN(step.kernel, kernel(setup));
+  } else if (const auto custom = runtime_.custom_kernels.find(op.type());
+             custom != runtime_.custom_kernels.end()) {
+    MILLRACE_ASSIGN_OR_RETURN(step.kernel, custom->getValue()(setup));
   } else {
     return {StatusCode::kUnimplemented,
             fmt::format("op '{}' has no kernel for CPU", op.type().str())};

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+
+#include <llvm/ADT/StringMap.h>
 
 #include "executor/control.h"
 #include "kernels/registry.h"
@@ -8,12 +11,17 @@
 
 namespace millrace::executor {
 
+/// A KernelMaker that holds state, for ops that are registered at run time.
+using KernelFactory = std::function<StatusOr<kernels::Kernel>(const kernels::KernelSetup&)>;
+
 /// Everything a run looks up by op type: schemas, kernels, control ops. Immutable once made, so any
 /// number of executors may share one. Thread-safety: concurrent readers.
 struct Runtime {
   std::unique_ptr<const ops::OpRegistry> ops;
   std::unique_ptr<const kernels::KernelRegistry> kernels;
   ControlRegistry controls;
+  /// Kernels of the user's own (executor/custom_op.h), by op type.
+  llvm::StringMap<KernelFactory> custom_kernels;
 };
 
 /// The runtime with every op and CPU kernel of this build.

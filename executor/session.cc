@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "executor/add_custom_ops.h"
 #include "executor/executor.h"
 #include "framework/read_program.h"
 #include "io/model_folder.h"
@@ -48,9 +49,9 @@ struct Session::Parts {
   std::vector<Value> results;  ///< likewise
 
   Status prepare(const SessionOptions& options) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto runtime, executor::runtime_with(options.custom_ops));
     const executor::Executor runner(
-        executor::standard_runtime(),
-        {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
+        runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
     return Ok();
   }
@@ -80,9 +81,9 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
   auto parts = std::make_unique<Parts>();
   parts->program = program.clone();
   if (startup != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto runtime, executor::runtime_with(options.custom_ops));
     const executor::Executor runner(
-        executor::standard_runtime(),
-        {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
+        runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
     std::vector<Value> none;
     if (Status status = prepared->run({}, {}, none); !status.ok())

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "executor/custom_op.h"
 #include "framework/base/status.h"
 #include "framework/types.h"
 
@@ -46,6 +47,8 @@ struct SessionOptions {
   uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
   /// Programs are rewritten to run faster; results change by rounding at most.
   bool optimize = true;
+  /// Ops that the program uses and this library does not have.
+  std::vector<CustomOp> custom_ops = {};
 };
 
 /// A program and its variables, ready to run: inference of a saved model, or training.
@@ -61,7 +64,8 @@ class Session {
  public:
   /// Opens an inference model folder of the original: `__model__` or `*.pdmodel` with one file a
   /// parameter or a combined file.
-  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without kernel.
+  /// Errors: kNotFound, kInvalidProgram, kInvalidData, kUnimplemented for ops without kernel,
+  /// kInvalidArgument for a custom op without name or of a type that there is already.
   static StatusOr<Session> open_model(const std::string& folder,
                                       const SessionOptions& options = {});
 

@@ -31,10 +31,11 @@ $tools/run-program --program $data/fit_a_line/main.pb --startup $data/fit_a_line
   --curve $out/loss.svg --save-params $out/params/ --force
 
 echo
-echo "== run: an inference model of 2018 with these parameters; the last column is what the data says"
+echo "== run: an inference model of 2018 with these parameters, on the first five rows; then what the data says"
+head -n 5 $out/train.csv >$out/five.csv
 $tools/run-program --model-dir $data/models/fit_a_line_2018 --params $out/params \
-  --data $out/train.csv --columns x=0:12 --batch-size 5 --shuffle=false --steps 1 --output $out/predicted.npz --force
-head -n 5 $out/train.csv | cut -d, -f14
+  --data $out/five.csv --columns x=0:12 --batch-size 5 --shuffle=false
+echo "  [$(cut -d, -f14 $out/five.csv | paste -sd, | sed 's/,/, /g')]"
 
 echo
 echo "== transpile: ResNet-50 ($data/resnet50_train) for 2 servers and 2 trainers"

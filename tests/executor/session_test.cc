@@ -95,5 +95,73 @@ TEST(Session, ReadsAModelFolder) {
   EXPECT_EQ(session->outputs().size(), 1U);
 }
 
+// out = x * factor + offsets, for an op type that no build has
+CustomOp shift() {
+  return {"shift", [](OpCall& call) -> Status {
+            MILLRACE_ASSIGN_OR_RETURN(const ArrayView x, call.input("X"));
+            MILLRACE_ASSIGN_OR_RETURN(
+                const auto out,
+                call.output_values<float>("Out", x.dtype, {x.dims.begin(), x.dims.end()}));
+            const double factor = call.number("factor").value_or(1);
+            const std::vector<double> offsets =
+                call.numbers("offsets").value_or(std::vector<double>{});
+            for (size_t i = 0; i < out.size(); ++i) {
+              out[i] = static_cast<float>(x.values<float>()[i] * factor +
+                                          (offsets.empty() ? 0 : offsets[i % offsets.size()]));
+            }
+            return call.set_lod("Out", {x.lod.begin(), x.lod.end()});
+          }};
+}
+
+std::unique_ptr<Program> with_shift() {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"x", "shifted", "out"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.append_op("shift")
+      .set_input("X", "x")
+      .set_output("Out", "shifted")
+      .set_float("factor", 2)
+      .set_attr("offsets", AttrValue::of_floats({10, 20}));
+  block.append_op("scale").set_input("X", "shifted").set_output("Out", "out").set_float("scale", 2);
+  return program;
+}
+
+TEST(Session, RunsOpsOfTheUser) {
+  auto session = Session::open(*with_shift(), nullptr, {.custom_ops = {shift()}});
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  for (int64_t rows = 1; rows < 4; ++rows) {
+    Arrays feeds = feeds_of({rows, 2}, std::vector<float>(static_cast<size_t>(rows) * 2, 1));
+    feeds["x"].lod = {{0, rows}};
+    const auto results = session->run(feeds, {"out"});
+    ASSERT_TRUE(results.ok()) << results.status().to_string();
+    const Array& out = results->at("out");
+    EXPECT_THAT(out.dims, ElementsAre(rows, 2));
+    EXPECT_FLOAT_EQ(out.values<float>()[0], 24);
+    EXPECT_FLOAT_EQ(out.values<float>().back(), 44);
+    EXPECT_THAT(out.lod, ElementsAre(ElementsAre(0, rows)));
+  }
+}
+
+TEST(Session, NamesThePlaceWhereAnOpOfTheUserFails) {
+  const CustomOp failing{"shift", [](OpCall& call) { return call.input("Y").status(); }};
+  auto session = Session::open(*with_shift(), nullptr, {.custom_ops = {failing}});
+  ASSERT_TRUE(session.ok()) << session.status().to_string();
+  const auto results = session->run(feeds_of({1, 2}, {1, 2}), {"out"});
+  EXPECT_EQ(results.status().code(), StatusCode::kExecution);
+  EXPECT_THAT(results.status().to_string(), HasSubstr("the op has no input Y[0]"));
+  EXPECT_THAT(results.status().to_string(), HasSubstr("op 0 (shift)"));
+}
+
+TEST(Session, RefusesOpsOfTheUserThatCannotBe) {
+  const auto open_with = [](const CustomOp& custom) {
+    return Session::open(*with_shift(), nullptr, {.custom_ops = {custom}}).status();
+  };
+  CustomOp known = shift();
+  known.type = "relu";
+  EXPECT_THAT(open_with(known).to_string(), HasSubstr("there is an op 'relu' already"));
+  EXPECT_THAT(open_with({"shift", nullptr}).to_string(), HasSubstr("needs a type and a function"));
+}
+
 }  // namespace
 }  // namespace millrace

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/types.h"
+
+namespace millrace {
+
+/// A dense array in row-major order that somebody else owns.
+struct ArrayView {
+  DType dtype = DType::kFloat32;
+  std::span<const int64_t> dims;
+  /// dtype_size(dtype) times the product of dims, in native byte order.
+  std::span<const std::byte> bytes;
+  /// Sequence boundaries: offsets of every LoD level, outermost first.
+  std::span<const std::vector<int64_t>> lod;
+
+  /// The elements; T must belong to dtype.
+  template <typename T>
+  [[nodiscard]] std::span<const T> values() const {
+    return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  }
+};
+
+/// One call of an op of the user's own: its arguments by slot, its attributes. Lives as long as the
+/// call.
+class OpCall {
+ public:
+  OpCall() = default;
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+  virtual ~OpCall() = default;
+
+  /// How many arguments a slot has; 0 if the op lacks it.
+  [[nodiscard]] virtual size_t input_count(const std::string& slot) const = 0;
+  [[nodiscard]] virtual size_t output_count(const std::string& slot) const = 0;
+  /// False where the op lacks the argument, as gradient ops may for what nobody needs.
+  [[nodiscard]] bool has_output(const std::string& slot, size_t k = 0) const {
+    return k < output_count(slot);
+  }
+  /// An input. Errors: kExecution if it is missing or no dense array.
+  [[nodiscard]] virtual StatusOr<ArrayView> input(const std::string& slot, size_t k = 0) const = 0;
+  /// Gives an output its type and dims. One that is an input, too, as of optimizers, keeps its
+  /// elements if neither changes.
+  /// \returns its bytes, to be written
+  /// Errors: kExecution if it is missing; kResource; kInvalidArgument for negative dims.
+  virtual StatusOr<std::span<std::byte>> output(const std::string& slot, DType dtype,
+                                                const std::vector<int64_t>& dims, size_t k = 0) = 0;
+  /// output() as elements; T must belong to dtype.
+  template <typename T>
+  StatusOr<std::span<T>> output_values(const std::string& slot, DType dtype,
+                                       const std::vector<int64_t>& dims, size_t k = 0) {
+    StatusOr<std::span<std::byte>> bytes = output(slot, dtype, dims, k);
+    if (!bytes.ok()) return std::move(bytes).status();
+    return std::span<T>(reinterpret_cast<T*>(bytes->data()), bytes->size() / sizeof(T));
+  }
+  /// Sequence boundaries of an output. Errors: kExecution if it is missing.
+  virtual Status set_lod(const std::string& slot, std::vector<std::vector<int64_t>> lod,
+                         size_t k = 0) = 0;
+
+  /// An attribute of a number or bool kind; nothing if the op lacks it or it is of another kind.
+  [[nodiscard]] virtual std::optional<double> number(const std::string& name) const = 0;
+  /// An attribute that is a list of numbers; likewise.
+  [[nodiscard]] virtual std::optional<std::vector<double>> numbers(
+      const std::string& name) const = 0;
+  /// An attribute that is a string; likewise.
+  [[nodiscard]] virtual std::optional<std::string> text(const std::string& name) const = 0;
+};
+
+/// An op type of the user's own (SessionOptions::custom_ops). A program that trains has an op of
+/// another type for its gradient, usually "<type>_grad", which is a CustomOp, too.
+struct CustomOp {
+  std::string type;
+  /// Computes all outputs from the inputs; called by one thread at a time in each session. Must be
+  /// copyable. A failure ends the run with the op's place.
+  std::function<Status(OpCall&)> run;
+};
+
+}  // namespace millrace
