@@ -74,7 +74,7 @@ void Arena::release(size_t step, Value* const* table) {
     auto* const tensor = table[index]->get_if<Tensor>();
     if (tensor == nullptr) continue;
     Use& use = uses_[static_cast<size_t>(index)];
-    use.bytes = std::max(use.bytes, tensor->bytes());
+    use.bytes = std::max(use.bytes, tensor->storage_bytes());
     tensor->reset();
   }
 }
@@ -90,7 +90,7 @@ void Arena::drop(Value* const* table) {
 bool Arena::outgrown(Value* const* table) const {
   for (const unsigned index : temporary_.set_bits()) {
     const auto* const tensor = table[index]->get_if<Tensor>();
-    if (tensor != nullptr && tensor->bytes() > uses_[index].bytes) return true;
+    if (tensor != nullptr && tensor->storage_bytes() > uses_[index].bytes) return true;
   }
   return false;
 }
@@ -98,7 +98,8 @@ bool Arena::outgrown(Value* const* table) const {
 void Arena::note_sizes(Value* const* table) {
   for (const unsigned index : temporary_.set_bits()) {
     const auto* const tensor = table[index]->get_if<Tensor>();
-    if (tensor != nullptr) uses_[index].bytes = std::max(uses_[index].bytes, tensor->bytes());
+    if (tensor != nullptr)
+      uses_[index].bytes = std::max(uses_[index].bytes, tensor->storage_bytes());
   }
 }
 

@@ -236,7 +236,7 @@ void BlockRunner::keep(llvm::StringRef name) {
 
 Status BlockRunner::run_step(Step& step) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(step, table_.data()));
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data()));
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device_));
   if (step.control) {
     ControlContext ctx{{table_.data(), step.inputs, step.outputs, device_}, *scope_, *this};
     return step.control(ctx);
@@ -250,7 +250,8 @@ Status BlockRunner::run_step(Step& step) {
   if (apart) {
     for (const Step::Shared& shared : step.shared) table_[shared.spare]->clear();
   }
-  return Ok();
+  // control ops hand on values of sub-blocks without knowing layouts
+  return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device_);
 }
 
 Value* BlockRunner::find(llvm::StringRef name) const {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "framework/program.h"
+#include "framework/tensor/layout.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::executor {
@@ -41,6 +42,11 @@ Counts count(std::span<const T> values) {
 std::string describe_non_finite(const Tensor& tensor) {
   std::string text;
   if (!is_floating(tensor.dtype()) || tensor.numel() == 0) return text;
+  if (tensor.layout() != nullptr) {
+    Tensor plain;
+    const Status copied = copy_plain(tensor, plain);
+    return copied.ok() ? describe_non_finite(plain) : copied.message();
+  }
   const Status status = kernels::dispatch<kernels::AllFloatTypes>(tensor.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const Counts counts = count<T>(tensor.values<T>());

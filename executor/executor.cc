@@ -52,10 +52,7 @@ Status check_feed(const Var& var, const Tensor& tensor) {
 
 // Copies into memory that the target has, where both hold tensors.
 Status copy_value(const Value& from, Value& to) {
-  if (const auto* const tensor = from.get_if<Tensor>()) {
-    MILLRACE_RETURN_IF_ERROR(to.as<Tensor>().copy_from(*tensor));
-    return make_plain(to.as<Tensor>());
-  }
+  if (const auto* const tensor = from.get_if<Tensor>()) return copy_plain(*tensor, to.as<Tensor>());
   MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
   return Ok();
 }

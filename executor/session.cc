@@ -7,6 +7,7 @@
 #include "executor/add_custom_ops.h"
 #include "executor/executor.h"
 #include "framework/read_program.h"
+#include "framework/tensor/layout.h"
 #include "io/model_folder.h"
 
 namespace millrace {
@@ -32,6 +33,11 @@ StatusOr<Array> to_array(const std::string& name, const Value& value) {
   if (tensor == nullptr || !tensor->initialized()) {
     return Status(StatusCode::kInvalidArgument,
                   fmt::format("var '{}': expected a dense array, found {}", name, describe(value)));
+  }
+  if (tensor->layout() != nullptr) {
+    Value plain;
+    MILLRACE_RETURN_IF_ERROR(copy_plain(*tensor, plain.as<Tensor>()));
+    return to_array(name, plain);
   }
   Array array = detail::make_array(tensor->dtype(), {tensor->dims().begin(), tensor->dims().end()},
                                    tensor->raw(), static_cast<size_t>(tensor->bytes()));

@@ -6,7 +6,7 @@
 
 #include "framework/names.h"
 #include "framework/program.h"
-#include "framework/tensor/layout.h"
+#include "kernels/cpu/layouts.h"
 
 namespace millrace::executor {
 namespace {
@@ -161,6 +161,13 @@ Status infer(Step& step, Value* const* table) {
       }
     }
   }
+  step.unknown.clear();
+  for (size_t i = 0; i < step.outputs.size(); ++i) {
+    const bool is_known =
+        std::any_of(step.results.begin(), step.results.end(),
+                    [i](const Step::Result& result) { return result.output == i && result.sized; });
+    if (step.outputs[i] >= 0 && !is_known) step.unknown.push_back(step.outputs[i]);
+  }
   remember_inputs(step, table);
   step.inferred = true;
   return Ok();
@@ -190,6 +197,30 @@ bool move_apart(Step& step, Value* const* table) {
   return true;
 }
 
+// True if the output is an input, too, and keeps type and dims: the kernel finds there what it
+// reads, in a layout that it has accepted.
+bool is_also_input(const Step& step, const Step::Result& result, const Tensor& tensor) {
+  if (step.shared.empty() || tensor.dtype() != result.dtype ||
+      tensor.dims() != llvm::ArrayRef<int64_t>(result.dims))
+    return false;
+  return std::any_of(step.shared.begin(), step.shared.end(),
+                     [&](const Step::Shared& shared) { return shared.output == result.output; });
+}
+
+// Outputs of which inference says nothing start in row-major order, too.
+Status drop_layouts(const Step& step, Value* const* table) {
+  for (const int32_t index : step.unknown) {
+    auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor == nullptr || tensor->layout() == nullptr) continue;
+    const bool is_input =
+        std::find(step.inputs.begin(), step.inputs.end(), index) != step.inputs.end();
+    if (is_input) continue;
+    const Dims dims(tensor->dims().begin(), tensor->dims().end());
+    MILLRACE_RETURN_IF_ERROR(tensor->resize(tensor->dtype(), dims));
+  }
+  return Ok();
+}
+
 // A tensor that was given memory but no dims yet looks like a scalar without its element.
 bool is_sized(const Tensor& tensor, const Step::Result& result) {
   return tensor.initialized() && tensor.layout() == nullptr && tensor.dtype() == result.dtype &&
@@ -207,18 +238,29 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
   const bool apart = !step.shared.empty() && move_apart(step, table);
   for (const Step::Result& result : step.results) {
     auto& tensor = table[step.outputs[result.output]]->as<Tensor>();
-    if (result.sized && !is_sized(tensor, result))
+    if (result.sized && !is_sized(tensor, result) &&
+        (tensor.layout() == nullptr || !is_also_input(step, result, tensor)))
       MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
+  if (!step.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(step, table));
   return apart;
 }
 
-Status make_inputs_plain(const Step& step, Value* const* table) {
+Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {
   for (const uint16_t position : step.plain) {
     auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr)
-      MILLRACE_RETURN_IF_ERROR(make_plain(*tensor));
+      MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
+  }
+  return Ok();
+}
+
+Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {
+  for (const int32_t index : step.outputs) {
+    auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    if (tensor != nullptr && tensor->layout() != nullptr)
+      MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
   return Ok();
 }

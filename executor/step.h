@@ -56,6 +56,8 @@ struct Step {
     Lod lod;
   };
   std::vector<Result> results;
+  /// Table index of each output that inference gave no dims.
+  llvm::SmallVector<int32_t, 0> unknown;
   bool inferred = false;
 };
 
@@ -69,8 +71,11 @@ struct Step {
 /// Errors: those of inference; kResource.
 StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed);
 
-/// Brings the inputs that the kernel wants so into row-major order. Errors: kResource, kExecution.
-Status make_inputs_plain(const Step& step, Value* const* table);
+/// Brings the inputs that the kernel wants so into row-major order, in the memory that they have.
+/// Errors: kResource, kExecution.
+Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device);
+/// The same for the outputs after the kernel has run.
+Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device);
 
 /// kExecution if a required input has no content, naming slot and var.
 Status check_inputs(const Step& step, Value* const* table);

@@ -11,6 +11,7 @@
 #include <zip.h>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/layout.h"
 #include "io/byte_source.h"
 #include "io/npy.h"
 
@@ -230,6 +231,11 @@ class NpzWriter {
  public:
   // Bytes must live until finish().
   Status add(const std::string& name, const Tensor& tensor) {
+    if (tensor.layout() != nullptr) {
+      Tensor plain;
+      MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, plain));
+      return add(name, plain);
+    }
     parts_.push_back({name + ".npy", npy_header(tensor)});
     std::string& bytes = parts_.back().bytes;
     bytes.append(reinterpret_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes()));

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/layout.h"
 #include "io/output_file.h"
 #include "io/parallel_for.h"
 #include "io/param_header.h"
@@ -137,12 +138,14 @@ StatusOr<Value> next_value(ParamReader& reader, const ParamSpec& spec, std::vect
 struct Pieces {
   std::vector<std::string> headers;
   std::vector<std::string_view> views;
+  std::vector<Tensor> plain;  ///< copies of tensors in the layout of a library
   uint64_t bytes = 0;
 };
 
 StatusOr<Pieces> pieces_of(llvm::ArrayRef<NamedValue> values) {
   Pieces pieces;
   pieces.headers.reserve(values.size());  // views into them stay
+  pieces.plain.reserve(values.size());
   for (const NamedValue& named : values) {
     StatusOr<std::string> header = param_header_bytes(*named.value);
     if (!header.ok()) {
@@ -153,7 +156,12 @@ StatusOr<Pieces> pieces_of(llvm::ArrayRef<NamedValue> values) {
     pieces.headers.push_back(*std::move(header));
     pieces.views.push_back(pieces.headers.back());
     const auto* const rows = named.value->get_if<SelectedRows>();
-    const Tensor& tensor = rows == nullptr ? *named.value->get_if<Tensor>() : rows->value;
+    const Tensor* held = rows == nullptr ? named.value->get_if<Tensor>() : &rows->value;
+    if (held->layout() != nullptr) {
+      MILLRACE_RETURN_IF_ERROR(copy_plain(*held, pieces.plain.emplace_back()));
+      held = &pieces.plain.back();
+    }
+    const Tensor& tensor = *held;
     pieces.views.emplace_back(reinterpret_cast<const char*>(tensor.raw()),
                               static_cast<size_t>(tensor.bytes()));
     pieces.bytes += pieces.headers.back().size() + pieces.views.back().size();

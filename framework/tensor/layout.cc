@@ -13,4 +13,12 @@ Status make_plain(Tensor& tensor) {
   return Ok();
 }
 
+Status copy_plain(const Tensor& from, Tensor& to) {
+  if (&from == &to) return make_plain(to);
+  if (from.layout() == nullptr) return to.copy_from(from);
+  MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), from.dims()));
+  to.set_lod(from.lod());
+  return from.layout()->to_plain(from.raw(), to.raw());
+}
+
 }  // namespace millrace

@@ -36,5 +36,8 @@ class Layout {
 /// Brings the elements into row-major order, in memory of the tensor's own if they are not yet;
 /// views that share the old memory keep the old order. Errors: kResource, kExecution.
 Status make_plain(Tensor& tensor);
+/// Gives a tensor the dtype, dims, LoD and elements of another one, in row-major order, in memory
+/// of its own. Errors: kResource, kExecution.
+Status copy_plain(const Tensor& from, Tensor& to);
 
 }  // namespace millrace

@@ -14,7 +14,6 @@ namespace millrace::kernels::dnn {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr int kScratchSlot = 3;
 
 struct MaybeLibrary {
   std::optional<Library> library;
@@ -68,12 +67,13 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+}  // namespace
+
 Status failed(dnnl_status_t status) {
   return {status == dnnl_out_of_memory ? StatusCode::kResource : StatusCode::kExecution,
           fmt::format("oneDNN failed with status {}", static_cast<int>(status))};
 }
 
-// Points a memory at other bytes; most calls pass the same ones again.
 dnnl_status_t point(dnnl::memory& memory, const void* data, dnnl_stream_t stream) {
   void* now = nullptr;
   const dnnl_status_t status = dnnl_memory_get_data_handle(memory.get(), &now);
@@ -81,33 +81,81 @@ dnnl_status_t point(dnnl::memory& memory, const void* data, dnnl_stream_t stream
   return dnnl_memory_set_data_handle_v2(memory.get(), const_cast<void*>(data), stream);
 }
 
-dnnl_status_t convert(const dnnl::primitive& reorder, const dnnl::memory& from,
-                      const dnnl::memory& to, dnnl_stream_t stream) {
+dnnl_status_t run_reorder(const dnnl::primitive& reorder, const dnnl::memory& from,
+                          const dnnl::memory& to, dnnl_stream_t stream) {
   const std::array<dnnl_exec_arg_t, 2> args = {
       {{DNNL_ARG_FROM, from.get()}, {DNNL_ARG_TO, to.get()}}};
   return dnnl_primitive_execute(reorder.get(), stream, args.size(), args.data());
 }
 
-}  // namespace
-
 struct Primitive::State {
   struct Argument {
     Arg arg;
+    dnnl::memory::desc plain;   // what the maker described
+    dnnl::memory::desc wanted;  // what the primitive takes
+    LayoutPtr layout;           // the same for callers; null if plain will do
+    // How the caller's bytes stood last, and what follows from it; nothing before the first run.
+    bool prepared = false;
+    LayoutPtr seen;
     dnnl::memory user;
-    // With `own`, a place in scratch memory in the layout of the library.
-    dnnl::memory own;
+    dnnl::memory own;  // with a conversion: a place in scratch memory
     dnnl::primitive reorder;
     size_t offset = 0;
   };
+  dnnl::engine engine;
   dnnl_stream_t stream = nullptr;
   dnnl::primitive primitive;
   std::vector<Argument> arguments;
   std::vector<dnnl_exec_arg_t> exec;
   size_t scratch = 0;
 
+  Status expect(size_t index, const LayoutPtr& layout);
+  Status expect_all(llvm::ArrayRef<Binding> bindings);
   dnnl_status_t load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory);
   dnnl_status_t store();
 };
+
+// Prepares for an argument in this layout.
+Status Primitive::State::expect(size_t index, const LayoutPtr& layout) {
+  Argument& argument = arguments[index];
+  MILLRACE_ASSIGN_OR_RETURN(const NativeLayout* const native, native_layout(layout));
+  const bool same =
+      native == nullptr ? argument.layout == nullptr : native->desc() == argument.wanted;
+  const auto made = guarded<bool>("reorder", [&] {
+    const dnnl::memory::desc& now = native == nullptr ? argument.plain : native->desc();
+    argument.user = dnnl::memory(same ? argument.wanted : now, engine, DNNL_MEMORY_NONE);
+    argument.own = {};
+    argument.reorder = {};
+    if (same) return true;
+    argument.own = dnnl::memory(argument.wanted, engine, DNNL_MEMORY_NONE);
+    argument.reorder = is_output(argument.arg) ? dnnl::reorder(argument.own, argument.user)
+                                               : dnnl::reorder(argument.user, argument.own);
+    return true;
+  });
+  if (!made.ok()) return made.status();
+  argument.seen = layout;
+  argument.prepared = true;
+  exec[index] = {native_arg(argument.arg), (argument.own ? argument.own : argument.user).get()};
+  scratch = 0;
+  for (Argument& each : arguments) {
+    each.offset = scratch;
+    if (each.own) scratch += aligned(each.wanted.get_size());
+  }
+  return Ok();
+}
+
+Status Primitive::State::expect_all(llvm::ArrayRef<Binding> bindings) {
+  for (const Binding& binding : bindings) {
+    const Layout* const layout = binding.layout == nullptr ? nullptr : binding.layout->get();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const Argument& argument = arguments[i];
+      if (argument.arg != binding.arg) continue;
+      if (argument.prepared && argument.seen.get() == layout) continue;
+      MILLRACE_RETURN_IF_ERROR(expect(i, binding.layout == nullptr ? nullptr : *binding.layout));
+    }
+  }
+  return Ok();
+}
 
 // Points all memories at their bytes and converts the inputs.
 dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory) {
@@ -123,7 +171,7 @@ dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte
     const auto status = point(argument.own, scratch_memory + argument.offset, stream);
     if (status != dnnl_success) return status;
     if (is_output(argument.arg)) continue;
-    const auto converted = convert(argument.reorder, argument.user, argument.own, stream);
+    const auto converted = run_reorder(argument.reorder, argument.user, argument.own, stream);
     if (converted != dnnl_success) return converted;
   }
   return dnnl_success;
@@ -132,7 +180,7 @@ dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte
 dnnl_status_t Primitive::State::store() {
   for (const Argument& argument : arguments) {
     if (!argument.own || !is_output(argument.arg)) continue;
-    const auto status = convert(argument.reorder, argument.own, argument.user, stream);
+    const auto status = run_reorder(argument.reorder, argument.own, argument.user, stream);
     if (status != dnnl_success) return status;
   }
   return dnnl_success;
@@ -140,11 +188,12 @@ dnnl_status_t Primitive::State::store() {
 
 Status Primitive::run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const {
   State& state = *state_;
+  omp_set_num_threads(device.threads());
+  MILLRACE_RETURN_IF_ERROR(state.expect_all(bindings));
   std::byte* scratch = nullptr;
   if (state.scratch > 0) {
     MILLRACE_ASSIGN_OR_RETURN(scratch, device.scratch(state.scratch, kScratchSlot));
   }
-  omp_set_num_threads(device.threads());
   if (const auto status = state.load(bindings, scratch); status != dnnl_success)
     return failed(status);
   const auto status = dnnl_primitive_execute(
@@ -152,6 +201,13 @@ Status Primitive::run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const
   if (status != dnnl_success) return failed(status);
   if (const auto stored = state.store(); stored != dnnl_success) return failed(stored);
   return Ok();
+}
+
+std::shared_ptr<const Layout> Primitive::layout(Arg arg) const {
+  for (const State::Argument& argument : state_->arguments) {
+    if (argument.arg == arg) return argument.layout;
+  }
+  return nullptr;
 }
 
 StatusOr<Library*> library_of(CpuDevice& device) {
@@ -184,21 +240,20 @@ void PrimitiveBuilder::add(Arg arg, const Desc& desc, const dnnl::memory::desc& 
 
 Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
   auto state = std::make_shared<Primitive::State>();
+  state->engine = library_.engine;
   state->stream = library_.stream.get();
   state->primitive = primitive;
   for (const Pending& pending : pending_) {
-    Primitive::State::Argument argument{pending.arg, {}, {}, {}, 0};
-    argument.user = dnnl::memory(pending.user, library_.engine, DNNL_MEMORY_NONE);
-    if (pending.user != pending.chosen) {
-      argument.own = dnnl::memory(pending.chosen, library_.engine, DNNL_MEMORY_NONE);
-      argument.offset = state->scratch;
-      state->scratch += aligned(pending.chosen.get_size());
-      argument.reorder = is_output(pending.arg) ? dnnl::reorder(argument.own, argument.user)
-                                                : dnnl::reorder(argument.user, argument.own);
+    Primitive::State::Argument argument;
+    argument.arg = pending.arg;
+    argument.plain = pending.user;
+    argument.wanted = pending.chosen;
+    if (pending.user != pending.chosen && !same_bytes(pending.chosen, pending.user)) {
+      argument.layout =
+          std::make_shared<const NativeLayout>(library_.engine, pending.chosen, pending.user);
     }
-    const dnnl::memory& seen = argument.own ? argument.own : argument.user;
-    state->exec.push_back({native_arg(pending.arg), seen.get()});
     state->arguments.push_back(std::move(argument));
+    state->exec.emplace_back();
   }
   return Primitive(std::move(state));
 }

@@ -10,6 +10,7 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "framework/base/status.h"
+#include "framework/tensor/layout.h"
 #include "framework/tensor/tensor.h"
 #include "framework/var.h"
 #include "kernels/device.h"
@@ -43,16 +44,23 @@ enum class Arg : uint8_t {
 
 /// A primitive made for certain dims, ready to run any number of times.
 ///
-/// Where the library prefers another layout than the caller's, run() converts to and fro; making
-/// the primitive and running it are apart, so that later such conversions can be kept out of a
-/// step. Copies share the primitive. Thread-safety: one call at a time.
+/// Where the library prefers another layout than that of an argument, run() converts to and fro;
+/// tensors that are in its own layout already (layout()) are taken and written as they are. Copies
+/// share the primitive. Thread-safety: one call at a time.
 class Primitive {
  public:
   struct State;
+  /// Where an argument stands; only outputs are written.
   struct Binding {
+    /// Elements as the maker described them.
+    Binding(Arg which, const void* first) : arg(which), data(first) {}
+    /// Elements in the layout of the tensor, row-major if it has none.
+    Binding(Arg which, const Tensor& tensor)
+        : arg(which), data(tensor.raw()), layout(&tensor.layout()) {}
+
     Arg arg;
-    /// First element; only outputs are written.
     const void* data;
+    const std::shared_ptr<const Layout>* layout = nullptr;
   };
 
   explicit Primitive(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -60,6 +68,10 @@ class Primitive {
   /// Runs on device.threads() threads; every argument the primitive was made with must be bound.
   /// Uses scratch slot 3 of the device. Errors: kResource, kExecution.
   Status run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const;
+
+  /// The layout in which nothing is converted for this argument; null if that is the one the maker
+  /// described, or if there is no such argument.
+  [[nodiscard]] std::shared_ptr<const Layout> layout(Arg arg) const;
 
  private:
   std::shared_ptr<State> state_;
@@ -76,6 +88,8 @@ struct Convolution {
   Dims before;  ///< padding
   Dims after;
   bool bias = false;
+  /// Layout in which the gradient of the weights is wanted, where that costs nothing.
+  std::shared_ptr<const Layout> weights_layout = nullptr;
 };
 /// kSrc, kWeights[, kBias] -> kDst.
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec);

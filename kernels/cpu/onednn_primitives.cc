@@ -1,4 +1,5 @@
 #include <cassert>
+#include <string>
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_state.h"
@@ -38,21 +39,58 @@ dnnl::algorithm native_activation(Activation activation) {
 
 using Forward = dnnl::convolution_forward;
 
-Forward::primitive_desc forward_desc(const Library& library, const Convolution& spec,
-                                     dnnl::prop_kind kind) {
-  const auto direct = dnnl::algorithm::convolution_direct;
-  const dnnl::memory::dims strides = list(spec.strides);
-  const dnnl::memory::dims before = list(spec.before);
-  const dnnl::memory::dims after = list(spec.after);
-  if (!spec.bias) {
-    return {{kind, direct, any_layout(spec.src), any_layout(spec.weights), any_layout(spec.dst),
-             strides, gaps(spec.dilations), before, after},
+// What a convolution is described by, in any direction.
+struct Parts {
+  explicit Parts(const Convolution& spec)
+      : src(any_layout(spec.src)),
+        weights(any_layout(spec.weights)),
+        bias(native(dense(spec.dst.dtype, spec.dst.dims[1]))),
+        dst(any_layout(spec.dst)),
+        strides(list(spec.strides)),
+        gaps(millrace::kernels::dnn::gaps(spec.dilations)),
+        before(list(spec.before)),
+        after(list(spec.after)) {}
+
+  dnnl::memory::desc src, weights, bias, dst;
+  dnnl::memory::dims strides, gaps, before, after;
+};
+
+constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+
+Forward::primitive_desc forward_desc(const Library& library, const Parts& p, bool bias) {
+  const auto kind = dnnl::prop_kind::forward_training;
+  if (!bias) {
+    return {{kind, kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
             library.engine};
   }
-  const dnnl::memory::desc bias = native(dense(spec.dst.dtype, spec.dst.dims[1]));
-  return {{kind, direct, any_layout(spec.src), any_layout(spec.weights), bias, any_layout(spec.dst),
-           strides, gaps(spec.dilations), before, after},
+  return {{kind, kDirect, p.src, p.weights, p.bias, p.dst, p.strides, p.gaps, p.before, p.after},
           library.engine};
+}
+
+using BackwardWeights = dnnl::convolution_backward_weights;
+
+BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, const Parts& p,
+                                                      const Forward::primitive_desc& hint) {
+  return {{kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
+          library.engine,
+          hint};
+}
+
+// Writes the gradient in the layout of the weights if that costs the library nothing.
+BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, Parts p,
+                                                      const NativeLayout* layout) {
+  const auto hint = forward_desc(library, p, false);
+  BackwardWeights::primitive_desc best = weights_gradient_desc(library, p, hint);
+  if (layout == nullptr || best.diff_weights_desc() == layout->desc()) return best;
+  p.weights = layout->desc();
+  try {
+    const Forward::primitive_desc same = forward_desc(library, p, false);
+    BackwardWeights::primitive_desc other = weights_gradient_desc(library, p, same);
+    const bool as_fast = std::string(other.impl_info_str()) == best.impl_info_str();
+    return as_fast ? other : best;
+  } catch (const dnnl::error&) {
+    return best;
+  }
 }
 
 }  // namespace
@@ -60,7 +98,7 @@ Forward::primitive_desc forward_desc(const Library& library, const Convolution& 
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution", [&] {
-    const auto desc = forward_desc(*library, spec, dnnl::prop_kind::forward_training);
+    const auto desc = forward_desc(*library, Parts(spec), spec.bias);
     PrimitiveBuilder builder(*library);
     builder.add(Arg::kSrc, spec.src, desc.src_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());
@@ -75,14 +113,11 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution gradient of data", [&] {
     using Backward = dnnl::convolution_backward_data;
-    Convolution plain = spec;
-    plain.bias = false;
-    const auto hint = forward_desc(*library, plain, dnnl::prop_kind::forward_training);
+    const Parts p(spec);
+    const auto hint = forward_desc(*library, p, false);
     const Backward::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct, any_layout(spec.src), any_layout(spec.weights),
-         any_layout(spec.dst), list(spec.strides), gaps(spec.dilations), list(spec.before),
-         list(spec.after)},
-        library->engine, hint);
+        {kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after}, library->engine,
+        hint);
     PrimitiveBuilder builder(*library);
     builder.add(Arg::kDiffDst, spec.dst, desc.diff_dst_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());
@@ -93,21 +128,14 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
 
 StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convolution& spec) {
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
+  MILLRACE_ASSIGN_OR_RETURN(const NativeLayout* const layout, native_layout(spec.weights_layout));
   return guarded<Primitive>("convolution gradient of weights", [&] {
-    using Backward = dnnl::convolution_backward_weights;
-    Convolution plain = spec;
-    plain.bias = false;
-    const auto hint = forward_desc(*library, plain, dnnl::prop_kind::forward_training);
-    const Backward::primitive_desc desc(
-        {dnnl::algorithm::convolution_direct, any_layout(spec.src), any_layout(spec.weights),
-         any_layout(spec.dst), list(spec.strides), gaps(spec.dilations), list(spec.before),
-         list(spec.after)},
-        library->engine, hint);
+    const auto desc = weights_gradient_desc(*library, Parts(spec), layout);
     PrimitiveBuilder builder(*library);
     builder.add(Arg::kSrc, spec.src, desc.src_desc());
     builder.add(Arg::kDiffDst, spec.dst, desc.diff_dst_desc());
     builder.add(Arg::kDiffWeights, spec.weights, desc.diff_weights_desc());
-    return builder.build(Backward(desc));
+    return builder.build(BackwardWeights(desc));
   });
 }
 

@@ -8,8 +8,12 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "kernels/cpu/onednn.h"
+#include "kernels/cpu/onednn_layout.h"
 
 namespace millrace::kernels::dnn {
+
+/// Of the device: for conversions, which no kernel may use it during.
+inline constexpr int kScratchSlot = 3;
 
 /// Engine and stream of a device, made at first use; see CpuDevice::library().
 struct Library {
@@ -30,6 +34,14 @@ StatusOr<T> guarded(const char* what, Make&& make) {
                   fmt::format("oneDNN cannot make a {}: {}", what, error.what()));
   }
 }
+
+/// What a failed call means.
+Status failed(dnnl_status_t status);
+/// Points a memory at other bytes; most calls pass the same ones again.
+dnnl_status_t point(dnnl::memory& memory, const void* data, dnnl_stream_t stream);
+/// Runs a conversion between memories of its descriptions.
+dnnl_status_t run_reorder(const dnnl::primitive& reorder, const dnnl::memory& from,
+                          const dnnl::memory& to, dnnl_stream_t stream);
 
 /// Describes what the caller holds.
 dnnl::memory::desc native(const Desc& desc);

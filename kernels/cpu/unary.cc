@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/dispatch.h"
 
@@ -17,10 +18,10 @@ struct Operands {
 
 template <typename T>
 Status run_loop(CpuDevice& device, const Operands& on, UnaryLoop<T> loop, const void* formula) {
-  const T* const v = on.v == nullptr ? nullptr : on.v->data<T>();
-  const T* const dout = on.dout == nullptr ? nullptr : on.dout->data<T>();
-  T* const out = on.out->data<T>();
-  device.parallel_for(on.out->numel(), kGrain, [&](int64_t begin, int64_t end) {
+  const T* const v = on.v == nullptr ? nullptr : stored<T>(*on.v);
+  const T* const dout = on.dout == nullptr ? nullptr : stored<T>(*on.dout);
+  T* const out = stored<T>(*on.out);
+  device.parallel_for(stored_count(*on.out), kGrain, [&](int64_t begin, int64_t end) {
     loop(formula, v == nullptr ? nullptr : v + begin, dout == nullptr ? nullptr : dout + begin,
          out + begin, end - begin);
   });
@@ -34,9 +35,9 @@ Status run_halves(CpuDevice& device, const Operands& on, UnaryLoop<float> loop,
   constexpr int64_t kPiece = 512;
   using Piece = std::array<float, kPiece>;
   const auto load = [](const Tensor* from, int64_t at, int64_t count, Piece& to) {
-    if (from != nullptr) std::copy_n(from->data<T>() + at, count, to.begin());
+    if (from != nullptr) std::copy_n(stored<T>(*from) + at, count, to.begin());
   };
-  device.parallel_for(on.out->numel(), kGrain, [&](int64_t begin, int64_t end) {
+  device.parallel_for(stored_count(*on.out), kGrain, [&](int64_t begin, int64_t end) {
     Piece v;
     Piece dout;
     Piece out;
@@ -45,7 +46,7 @@ Status run_halves(CpuDevice& device, const Operands& on, UnaryLoop<float> loop,
       load(on.v, at, count, v);
       load(on.dout, at, count, dout);
       loop(formula, v.data(), dout.data(), out.data(), count);
-      std::copy_n(out.begin(), count, on.out->data<T>() + at);
+      std::copy_n(out.begin(), count, stored<T>(*on.out) + at);
     }
   });
   return Ok();
@@ -103,19 +104,46 @@ Status run_rows(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoop
   return run_dense(ctx, {&x->value, nullptr, &out.value}, loops, formula);
 }
 
+// True if the formula makes 0 of 0, so that padding stays what it is.
+bool keeps_zero(const UnaryLoops& loops, const void* formula) {
+  const float zero = 0;
+  float result = 1;
+  loops.f32(formula, &zero, &zero, &result, 1);
+  return result == 0;
+}
+
+// Brings operands into one layout, that of the first which has one, and the result with them.
+Status follow_layout(const KernelContext& ctx, const UnaryArgs& args, const Operands& on,
+                     const UnaryLoops& loops, const void* formula) {
+  const Tensor& first = on.v != nullptr && on.v->layout() != nullptr ? *on.v : *on.dout;
+  const bool alike = on.v == nullptr || on.dout == nullptr || on.v->dims() == on.dout->dims();
+  const bool follows = alike && on.out->dtype() == first.dtype() &&
+                       on.out->dims() == first.dims() &&
+                       (!is_padded(first) || keeps_zero(loops, formula));
+  const LayoutPtr layout = follows ? first.layout() : nullptr;
+  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.v, layout));
+  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.dout, layout));
+  const Dims dims(on.out->dims().begin(), on.out->dims().end());
+  return follows ? on.out->resize(on.out->dtype(), dims, layout) : Ok();
+}
+
 }  // namespace
 
 UnaryArgs value_args(const KernelSetup& op) {
-  return {op.input("X"), {}, op.output("Out")};
+  const UnaryArgs args{op.input("X"), {}, op.output("Out")};
+  op.accept_layout(args.v);
+  return args;
 }
 
 StatusOr<UnaryArgs> grad_args(const KernelSetup& op, GradSource from) {
   UnaryArgs args{{}, op.input("Out@GRAD"), op.output("X@GRAD")};
   if (!args.dout) return op.error("input 'Out@GRAD' is missing");
+  op.accept_layout(args.dout);
   if (from == GradSource::kNothing) return args;
   const char* const slot = from == GradSource::kX ? "X" : "Out";
   args.v = op.input(slot);
   if (!args.v) return op.error("input '{}' is missing, which the gradient is computed from", slot);
+  op.accept_layout(args.v);
   return args;
 }
 
@@ -125,7 +153,10 @@ Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoo
   const Tensor* const dout = ctx.find_in(args.dout);
   if ((args.v && v == nullptr) || (args.dout && dout == nullptr))
     return run_rows(ctx, args, loops, formula);
-  return run_dense(ctx, {v, dout, &ctx.out(args.out)}, loops, formula);
+  const Operands on{v, dout, &ctx.out(args.out)};
+  if ((v != nullptr && v->layout() != nullptr) || (dout != nullptr && dout->layout() != nullptr))
+    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, on, loops, formula));
+  return run_dense(ctx, on, loops, formula);
 }
 
 Status run_unary_on(const KernelContext& ctx, Tensor& tensor, const UnaryLoops& loops,

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "kernels/cpu/elementwise/binary.h"
 #include "kernels/cpu/elementwise/elementwise.h"
+#include "kernels/cpu/layouts.h"
 
 namespace millrace::kernels {
 namespace {
@@ -65,10 +68,80 @@ struct Div {
   }
 };
 
+// The gradient of an operand with the dims of the result, whose order it takes over.
+Status copy_in_layout(const KernelContext& ctx, const Tensor& dout, bool negative, Tensor& grad) {
+  const Dims dims(dout.dims().begin(), dout.dims().end());
+  MILLRACE_RETURN_IF_ERROR(grad.resize(DType::kFloat32, dims, dout.layout()));
+  const auto* const from = stored<float>(dout);
+  auto* const to = stored<float>(grad);
+  if (to == from && !negative) return Ok();
+  const float factor = negative ? -1.0F : 1.0F;
+  ctx.device().parallel_for(stored_count(dout), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = factor * from[i];
+  });
+  return Ok();
+}
+
+// The gradient of an operand with one element for each channel.
+void sum_by_channel(const ChannelBlocks& l, const Tensor& dout, bool negative, Tensor& grad) {
+  const float factor = negative ? -1.0F : 1.0F;
+  const auto* const from = stored<float>(dout);
+  constexpr int64_t kLanes = 8;
+  for (int64_t first = 0; first < l.channels; first += kLanes) {
+    const int64_t plane = l.inner * l.lanes;
+    float sums[kLanes] = {};
+    for (int64_t n = 0; n < l.outer; ++n) {
+      const float* at = from + (n * l.blocks + first / l.lanes) * plane + first % l.lanes;
+      float image[kLanes] = {};
+      for (int64_t i = 0; i < l.inner; ++i, at += l.lanes) {
+        for (int64_t k = 0; k < kLanes; ++k) image[k] += at[k];
+      }
+      for (int64_t k = 0; k < kLanes; ++k) sums[k] += image[k];
+    }
+    for (int64_t k = 0; k < std::min(kLanes, l.channels - first); ++k)
+      grad.data<float>()[first + k] = factor * sums[k];
+  }
+}
+
+// Computes both gradients from one in the layout of a library if each operand has the dims of the
+// result or one element for each channel; else brings it into row-major order and returns false.
+StatusOr<bool> copied_grad_in_layout(const KernelContext& ctx, const BinaryGradArgs& args,
+                                     bool negative_y) {
+  const Tensor& dout = ctx.in(args.dout);
+  const std::optional<ChannelBlocks> blocks = channel_blocks(dout);
+  const Tensor* const y = ctx.find_in(args.y);
+  Tensor* const dx = ctx.find_out(args.dx);
+  Tensor* const dy = ctx.find_out(args.dy);
+  const bool by_channel =
+      dy != nullptr && y != nullptr && y->rank() == 1 && blocks && y->numel() == blocks->channels &&
+      (args.axis == 1 || (args.axis == -1 && dout.rank() == 2)) && dy->dims() == y->dims();
+  const auto copies = [&](const Tensor* grad) {
+    return grad == nullptr || grad->dims() == dout.dims();
+  };
+  if (dout.dtype() != DType::kFloat32 || !copies(dx) || (!by_channel && !copies(dy))) {
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.dout}));
+    return false;
+  }
+  // X last: its gradient may stand where the incoming one is.
+  if (by_channel) {
+    sum_by_channel(*blocks, dout, negative_y, *dy);
+  } else if (dy != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(copy_in_layout(ctx, dout, negative_y, *dy));
+  }
+  if (dx != nullptr) MILLRACE_RETURN_IF_ERROR(copy_in_layout(ctx, dout, false, *dx));
+  return true;
+}
+
 // Gradients of sum and difference, which need no operand but their shapes.
 StatusOr<Kernel> copied_grad(const KernelSetup& op, bool negative_y) {
-  return Kernel([=, args = BinaryGradArgs(op),
-                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+  const BinaryGradArgs args(op);
+  for (const ArgIndex arg : {args.x, args.y, args.dout}) op.accept_layout(arg);
+  return Kernel([=, cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+    const Tensor* const dout = ctx.find_in(args.dout);
+    if (dout != nullptr && dout->layout() != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool done, copied_grad_in_layout(ctx, args, negative_y));
+      if (done) return Ok();
+    }
     MILLRACE_ASSIGN_OR_RETURN(const BinaryGradInputs in, binary_grad_inputs(ctx, args, cache));
     return dispatch<FloatTypes>(in.dtype, [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;

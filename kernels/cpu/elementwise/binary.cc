@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/sums.h"
 
 namespace millrace::kernels {
@@ -141,6 +142,92 @@ StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const Bi
   MILLRACE_ASSIGN_OR_RETURN(in.y, load(y, 1));
   MILLRACE_ASSIGN_OR_RETURN(in.dout, load(dout, 2));
   return in;
+}
+
+namespace {
+
+// True if the formula makes 0 of zeros, so that padding stays what it is.
+bool keeps_zero(const BinaryLoops<float, float>& loops) {
+  const float zero = 0;
+  float result = 1;
+  loops.both(&zero, &zero, &result, 1);
+  return result == 0;
+}
+
+// True if Y has one element for each channel of X, dim 1.
+bool is_by_channel(const Tensor& x, const Tensor& y, int64_t axis) {
+  if (y.layout() != nullptr || x.rank() < 3 || y.rank() == 0 || y.numel() != x.dim(1)) return false;
+  // [C] at axis 1, or [C, 1, ...] up to the last dim
+  const bool rest_is_one =
+      std::all_of(y.dims().begin() + 1, y.dims().end(), [](int64_t dim) { return dim == 1; });
+  if (y.dim(0) == x.dim(1) && rest_is_one)
+    return axis == 1 || (axis == -1 && y.rank() + 1 == x.rank());
+  return axis <= 0 && y.rank() == x.rank() && y.dim(0) == 1 && y.dim(1) == x.dim(1) &&
+         std::all_of(y.dims().begin() + 2, y.dims().end(), [](int64_t dim) { return dim == 1; });
+}
+
+// Y is repeated along the pixels of a piece that stays in the first cache.
+Status run_by_channel(const KernelContext& ctx, const ChannelBlocks& l, const Tensor& x,
+                      const Tensor& y, const BinaryLoops<float, float>& loops, Tensor& out) {
+  constexpr int64_t kPiece = 1024;
+  const int64_t pixels = std::clamp<int64_t>(kPiece / l.lanes, 1, std::max<int64_t>(l.inner, 1));
+  const int64_t piece = pixels * l.lanes;
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      ctx.device().scratch(static_cast<size_t>(l.blocks * piece) * sizeof(float)));
+  auto* const repeated = reinterpret_cast<float*>(memory);
+  std::fill_n(repeated, l.blocks * piece, 0.0F);
+  for (int64_t c = 0; c < l.channels; ++c) {
+    float* const to = repeated + c / l.lanes * piece + c % l.lanes;
+    for (int64_t i = 0; i < pixels; ++i) to[i * l.lanes] = y.data<float>()[c];
+  }
+  const int64_t plane = l.inner * l.lanes;
+  const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(plane, 1), 1);
+  ctx.device().parallel_for(l.outer * l.blocks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      for (int64_t at = 0; at < plane; at += piece) {
+        loops.both(stored<float>(x) + i * plane + at, repeated + i % l.blocks * piece,
+                   stored<float>(out) + i * plane + at, std::min(piece, plane - at));
+      }
+    }
+  });
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
+                             const BinaryLoops<float, float>& loops) {
+  const Tensor* const x = ctx.find_in(args.x);
+  const Tensor* const y = ctx.find_in(args.y);
+  if (x == nullptr || y == nullptr) return false;
+  Tensor& out = ctx.out(args.out);
+  const Tensor& first = x->layout() != nullptr ? *x : *y;
+  const bool fits = x->dtype() == DType::kFloat32 && y->dtype() == DType::kFloat32 &&
+                    out.dtype() == DType::kFloat32 && out.dims() == first.dims() &&
+                    (!is_padded(first) || keeps_zero(loops));
+  const std::optional<ChannelBlocks> blocks = channel_blocks(*x);
+  const bool by_channel = fits && blocks && is_by_channel(*x, *y, args.axis);
+  if (!by_channel && !(fits && x->dims() == y->dims())) {
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.x, args.y}));
+    return false;
+  }
+  const LayoutPtr layout = first.layout();
+  const Dims dims(out.dims().begin(), out.dims().end());
+  if (!by_channel) {
+    MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.x, layout));
+    MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.y, layout));
+  }
+  MILLRACE_RETURN_IF_ERROR(out.resize(DType::kFloat32, dims, layout));
+  if (by_channel) {
+    MILLRACE_RETURN_IF_ERROR(run_by_channel(ctx, *blocks, *x, *y, loops, out));
+    return true;
+  }
+  ctx.device().parallel_for(stored_count(out), kGrain, [&](int64_t begin, int64_t end) {
+    loops.both(stored<float>(*x) + begin, stored<float>(*y) + begin, stored<float>(out) + begin,
+               end - begin);
+  });
+  return true;
 }
 
 Status check_divisors(DType dtype, const std::byte* y, int64_t count) {

@@ -141,6 +141,12 @@ struct BinaryGradInputs {
 StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const BinaryGradArgs& args,
                                               BroadcastCache& cache);
 
+/// Computes X op Y where one of them is in the layout of a library: in that layout if both have the
+/// same dims or Y has one element for each channel, else it brings both into row-major order.
+/// Returns true if Out is done. Errors: kResource, kExecution.
+StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
+                             const BinaryLoops<float, float>& loops);
+
 /// X has no zero to divide by; for integers, whose division by zero is not defined.
 Status check_divisors(DType dtype, const std::byte* y, int64_t count);
 
@@ -150,9 +156,15 @@ concept Divides = F::kDivides;
 /// Maker of the forward op of formula F.
 template <typename F>
 StatusOr<Kernel> binary(const KernelSetup& op) {
-  return Kernel([args = BinaryArgs(op),
-                 cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
+  const BinaryArgs args(op);
+  op.accept_layout(args.x);
+  op.accept_layout(args.y);
+  return Kernel([args, cache = BroadcastCache()](const KernelContext& ctx) mutable -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const BinaryOperands on, binary_operands(ctx, args));
+    if (on.x->layout() != nullptr || on.y->layout() != nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool done, run_in_layout(ctx, args, kBinaryLoops<F, float>));
+      if (done) return Ok();
+    }
     MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest* const nest,
                               cache.get(on.x->dims(), on.y->dims(), args.axis));
     const DType dtype = wide_type(on.x->dtype());

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/nest.h"
@@ -23,12 +24,12 @@ void add_pieces(const Summands& from, Tensor& out, int64_t begin, int64_t end) {
   C* const sum = piece.data();
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t count = std::min(kPiece, end - at);
-    std::copy_n(from[0]->data<T>() + at, count, sum);
+    std::copy_n(stored<T>(*from[0]) + at, count, sum);
     for (size_t k = 1; k < from.size(); ++k) {
-      const T* const more = from[k]->data<T>() + at;
+      const T* const more = stored<T>(*from[k]) + at;
       for (int64_t i = 0; i < count; ++i) sum[i] += static_cast<C>(more[i]);
     }
-    std::copy_n(sum, count, out.data<T>() + at);
+    std::copy_n(sum, count, stored<T>(out) + at);
   }
 }
 
@@ -38,7 +39,7 @@ void add_two(const T* a, const T* b, T* out, int64_t count) {
     out[i] = static_cast<T>(static_cast<Compute<T>>(a[i]) + static_cast<Compute<T>>(b[i]));
 }
 
-// Summands without elements add nothing; the others have the type and size of out.
+// Summands without elements add nothing; the others have the type and size of out, and its order.
 Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
   Summands from;
   for (const Tensor* const x : given) {
@@ -56,9 +57,9 @@ Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
   }
   return dispatch<AllNumberTypes>(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    ctx.device().parallel_for(out.numel(), kGrain, [&](int64_t begin, int64_t end) {
+    ctx.device().parallel_for(stored_count(out), kGrain, [&](int64_t begin, int64_t end) {
       if (from.size() == 2) {
-        add_two(from[0]->data<T>() + begin, from[1]->data<T>() + begin, out.data<T>() + begin,
+        add_two(stored<T>(*from[0]) + begin, stored<T>(*from[1]) + begin, stored<T>(out) + begin,
                 end - begin);
       } else {
         add_pieces<T>(from, out, begin, end);
@@ -165,9 +166,34 @@ Status size_dense(const Summands& dense, Tensor& out) {
   return fits ? Ok() : out.resize(like->dtype(), like->dims());
 }
 
+// Brings all summands into the layout of the first that has one, and the result with them; into
+// row-major order if their dims differ or some are sparse.
+Status follow_layout(const KernelContext& ctx, ArgRange args, const Summands& dense,
+                     bool may_follow, Tensor& out) {
+  const auto first = std::find_if(dense.begin(), dense.end(),
+                                  [](const Tensor* x) { return x->layout() != nullptr; });
+  if (first == dense.end()) return Ok();
+  const Tensor& like = **first;
+  const LayoutPtr layout =
+      may_follow && std::all_of(dense.begin(), dense.end(),
+                                [&](const Tensor* x) {
+                                  return x->dtype() == like.dtype() && x->dims() == like.dims();
+                                })
+          ? like.layout()
+          : nullptr;
+  const DType dtype = like.dtype();
+  const Dims dims(like.dims().begin(), like.dims().end());
+  for (int32_t k = 0; k < args.count; ++k) {
+    if (ctx.has_in(args, k))
+      MILLRACE_RETURN_IF_ERROR(bring_to(ctx, ArgIndex{args.begin + k}, layout));
+  }
+  return layout == nullptr ? Ok() : out.resize(dtype, dims, layout);
+}
+
 StatusOr<Kernel> sum(const KernelSetup& op) {
   const ArgRange args = op.inputs("X");
   const ArgIndex out_arg = op.output("Out");
+  for (int32_t k = 0; k < args.count; ++k) op.accept_layout({args.begin + k});
   return Kernel([=](const KernelContext& ctx) -> Status {
     Summands dense;
     Sparse sparse;
@@ -195,6 +221,7 @@ StatusOr<Kernel> sum(const KernelSetup& op) {
       replaced = std::move(*own);
     }
     Tensor& out = out_value.as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, dense, sparse.empty(), out));
     MILLRACE_RETURN_IF_ERROR(size_dense(dense, out));
     MILLRACE_RETURN_IF_ERROR(add_dense(ctx, dense, out));
     for (const SelectedRows* const rows : sparse) MILLRACE_RETURN_IF_ERROR(add_rows(*rows, out));

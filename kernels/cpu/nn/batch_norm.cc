@@ -1,6 +1,9 @@
 #include <cmath>
+#include <optional>
 #include <string>
+#include <type_traits>
 
+#include "kernels/cpu/nn/batch_norm_blocks.h"
 #include "kernels/cpu/nn/batch_norm_grad.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/cpu/nn/nn.h"
@@ -44,10 +47,10 @@ struct Forward {
   C momentum;
 };
 
-// The statistics of channels [begin, end), into saved_mean and saved_deviation.
+// Mean and variance of the batch, or the running ones, are in saved_mean and saved_deviation: the
+// running ones move on, the variance becomes what the name says.
 template <typename T>
-void find_statistics(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, int64_t begin,
-                     int64_t end) {
+void use_statistics(const Forward<T>& f, const Attrs& attrs, int64_t begin, int64_t end) {
   using C = Compute<T>;
   if (attrs.global) {
     std::copy(f.mean + begin, f.mean + end, f.saved_mean + begin);
@@ -56,7 +59,6 @@ void find_statistics(const Forward<T>& f, const Attrs& attrs, const ChannelLayou
     if (f.variance_out != nullptr)
       std::copy(f.variance + begin, f.variance + end, f.variance_out + begin);
   } else {
-    channel_moments(l, begin, end, f.x, f.saved_mean, f.saved_deviation);
     const auto blend = [&](C* out, const C* old, const C* now) {
       if (out == nullptr) return;
       for (int64_t c = begin; c < end; ++c)
@@ -69,14 +71,22 @@ void find_statistics(const Forward<T>& f, const Attrs& attrs, const ChannelLayou
     f.saved_deviation[c] = C{1} / std::sqrt(f.saved_deviation[c] + static_cast<C>(attrs.epsilon));
 }
 
+// What the normalised elements are multiplied by and what is added.
 template <typename T>
-void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, Compute<T>* factor,
-               Compute<T>* summand, int64_t begin, int64_t end) {
+void find_factors(const Forward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
+                  Compute<T>* summand) {
   using C = Compute<T>;
   for (int64_t c = begin; c < end; ++c) {
     factor[c] = f.saved_deviation[c] * (f.scale == nullptr ? C{1} : f.scale[c]);
     summand[c] = f.bias == nullptr ? C{0} : f.bias[c];
   }
+}
+
+template <typename T>
+void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, Compute<T>* factor,
+               Compute<T>* summand, int64_t begin, int64_t end) {
+  using C = Compute<T>;
+  find_factors(f, begin, end, factor, summand);
   const T* const x = f.x;
   const C* const mean = f.saved_mean;
   const auto value = [=](int64_t c) {
@@ -94,6 +104,25 @@ void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, 
       return y > C{0} ? y : C{0};
     };
   });
+}
+
+// Images in blocks of channels; work has four elements for each, padding included.
+void run_blocks(CpuDevice& device, const Forward<float>& f, const Attrs& attrs,
+                const ChannelBlocks& l, float* work) {
+  float* const mean = work;
+  float* const variance = mean + l.padded();
+  float* const factor = variance + l.padded();
+  float* const summand = factor + l.padded();
+  std::fill_n(work, 4 * l.padded(), 0.0F);
+  if (!attrs.global) {
+    block_moments(device, l, f.x, mean, variance);
+    std::copy_n(mean, l.channels, f.saved_mean);
+    std::copy_n(variance, l.channels, f.saved_deviation);
+  }
+  use_statistics(f, attrs, 0, l.channels);
+  std::copy_n(f.saved_mean, l.channels, mean);
+  find_factors(f, 0, l.channels, factor, summand);
+  block_affine(device, l, {mean, factor, summand, attrs.relu}, f.x, f.y);
 }
 
 // One value in a channel has no variance: it passes, and the statistics stay.
@@ -123,20 +152,43 @@ struct ForwardArgs {
   ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
 };
 
+// Blocks of channels that X is in and Y will be; else both are row-major.
+template <typename T>
+StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx,
+                                                     const ForwardArgs& args, const Attrs& attrs) {
+  const Tensor& x = ctx.in(args.x);
+  if (x.layout() == nullptr) return std::optional<ChannelBlocks>();
+  std::optional<ChannelBlocks> blocks;
+  // One value in a channel is a case of its own.
+  if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
+  if (blocks && blocks->outer * blocks->inner < 2) blocks.reset();
+  if (!blocks) {
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.x}));
+  } else {
+    const Dims dims(x.dims().begin(), x.dims().end());
+    MILLRACE_RETURN_IF_ERROR(ctx.out(args.y).resize(x.dtype(), dims, x.layout()));
+  }
+  return blocks;
+}
+
 template <typename T>
 Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
+                            follow_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
-  const auto bytes = static_cast<size_t>(n) * sizeof(C);
-  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, ctx.device().scratch(4 * bytes));
+  const int64_t padded = blocks ? blocks->padded() : n;
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      ctx.device().scratch(static_cast<size_t>(2 * n + 4 * padded) * sizeof(C)));
   C* const scratch = reinterpret_cast<C*>(memory);
   Forward<T> f{};
-  f.x = x->data<T>();
-  f.y = ctx.out(args.y).data<T>();
+  f.x = stored<T>(*x);
+  f.y = stored<T>(ctx.out(args.y));
   MILLRACE_ASSIGN_OR_RETURN(f.scale, channel_values<C>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_ASSIGN_OR_RETURN(f.bias, channel_values<C>(ctx.find_in(args.bias), "Bias", n));
   MILLRACE_ASSIGN_OR_RETURN(f.mean, channel_values<C>(mean, "Mean", n));
@@ -162,8 +214,15 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
     pass_through(f, l);
     return Ok();
   }
+  if constexpr (std::is_same_v<T, float>) {
+    if (blocks) {
+      run_blocks(ctx.device(), f, attrs, *blocks, scratch + 2 * n);
+      return Ok();
+    }
+  }
   l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {
-    find_statistics(f, attrs, l, begin, end);
+    if (!attrs.global) channel_moments(l, begin, end, f.x, f.saved_mean, f.saved_deviation);
+    use_statistics(f, attrs, begin, end);
     normalise(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
   });
   return Ok();
@@ -173,6 +232,7 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
 
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
   const ForwardArgs args(op);
+  op.accept_layout(args.x);
   return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
       return run_forward<typename decltype(tag)::type>(ctx, args, attrs);

@@ -1,7 +1,10 @@
 #include "kernels/cpu/nn/batch_norm_grad.h"
 
 #include <cmath>
+#include <optional>
+#include <type_traits>
 
+#include "kernels/cpu/nn/batch_norm_blocks.h"
 #include "kernels/cpu/nn/nn.h"
 
 namespace millrace::kernels {
@@ -58,6 +61,42 @@ Status find_statistics(const KernelContext& ctx, const Args& args, const Attrs& 
   return Ok();
 }
 
+// Blocks of channels that X, Y@GRAD and X@GRAD are in; else all are row-major.
+template <typename T>
+StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx, const Args& args,
+                                                     const Attrs& attrs) {
+  const Tensor& x = ctx.in(args.x);
+  std::optional<ChannelBlocks> blocks;
+  if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
+  if (blocks && blocks->outer * blocks->inner < 2) blocks.reset();
+  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.x, blocks ? x.layout() : nullptr));
+  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.dy, x.layout()));
+  return blocks;
+}
+
+// Images in blocks of channels; work has six elements for each, padding included.
+void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const ChannelBlocks& l,
+                float* work) {
+  float* const mean = work;
+  float* const factor = mean + l.padded();
+  float* const shift = factor + l.padded();
+  float* const tilt = shift + l.padded();
+  float* const dbias = tilt + l.padded();
+  float* const dscale = dbias + l.padded();
+  std::fill_n(work, 4 * l.padded(), 0.0F);
+  std::copy_n(g.mean, l.channels, mean);
+  block_grad_sums(device, l, g.x, g.dy, mean, dbias, dscale);
+  const float share = g.constant_statistics ? 0.0F : 1.0F / static_cast<float>(l.outer * l.inner);
+  for (int64_t c = 0; c < l.channels; ++c) {
+    g.dbias[c] = dbias[c];
+    g.dscale[c] = dscale[c] * g.deviation[c];
+    factor[c] = g.scale == nullptr ? g.deviation[c] : g.deviation[c] * g.scale[c];
+    shift[c] = g.dbias[c] * share;
+    tilt[c] = g.deviation[c] * g.dscale[c] * share;
+  }
+  if (g.dx != nullptr) block_grad(device, l, {mean, factor, shift, tilt}, g.x, g.dy, g.dx);
+}
+
 template <typename T>
 Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
   using C = Compute<T>;
@@ -65,20 +104,28 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
   if (x->rank() < 2) return ctx.error("X must have at least 2 dims, found {}", describe(*x));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
+                            follow_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
-  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
-                            ctx.device().scratch(static_cast<size_t>(6 * n) * sizeof(C)));
+  const int64_t padded = blocks ? blocks->padded() : 0;
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      ctx.device().scratch(static_cast<size_t>(6 * (n + padded)) * sizeof(C)));
   C* const scratch = reinterpret_cast<C*>(memory);
   BatchNormGrad<T> g{};
-  g.x = x->data<T>();
-  g.dy = dy.data<T>();
+  g.x = stored<T>(*x);
+  g.dy = stored<T>(dy);
   g.work = scratch;
   g.constant_statistics = attrs.global;
   MILLRACE_ASSIGN_OR_RETURN(g.scale, channel_values<C>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_RETURN_IF_ERROR(find_statistics(ctx, args, attrs, g, scratch + 3 * n, n));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *x));
-  if (dx != nullptr) g.dx = dx->data<T>();
+  if (dx != nullptr) {
+    const Dims dims(x->dims().begin(), x->dims().end());
+    MILLRACE_RETURN_IF_ERROR(dx->resize(x->dtype(), dims, x->layout()));
+    g.dx = stored<T>(*dx);
+  }
   MILLRACE_ASSIGN_OR_RETURN(g.dscale,
                             channel_results<C>(ctx.find_out(args.dscale), "Scale@GRAD", n));
   MILLRACE_ASSIGN_OR_RETURN(g.dbias, channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", n));
@@ -87,6 +134,12 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   if (l.of_channel() == 1 && !attrs.global) {
     pass_through(g, n);
     return Ok();
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    if (blocks) {
+      run_blocks(ctx.device(), g, *blocks, scratch + 6 * n);
+      return Ok();
+    }
   }
   l.for_channels(ctx.device(),
                  [&](int64_t begin, int64_t end) { batch_norm_gradient(g, l, begin, end); });
@@ -106,6 +159,8 @@ StatusOr<Kernel> batch_norm_grad(const KernelSetup& op) {
                   "batch_norm with attribute 'fuse_with_relu' has no gradient");
   }
   const Args args(op);
+  op.accept_layout(args.x);
+  op.accept_layout(args.dy);
   Attrs attrs;
   attrs.epsilon = op.attr<float>("epsilon");
   attrs.channels_last = channels_last(op, "data_layout");

@@ -14,16 +14,19 @@ ConvAttrs read_attrs(const KernelSetup& op) {
   return attrs;
 }
 
-Status add_residual(const Tensor& residual, Tensor& out) {
-  if (residual.dtype() != out.dtype() || residual.dims() != out.dims()) {
-    return KernelContext::error("ResidualData must be like Output {}, found {}", describe(out),
-                                describe(residual));
+Status add_residual(const KernelContext& ctx, ArgIndex residual, Tensor& out) {
+  const Tensor& summand = ctx.in(residual);
+  if (summand.dtype() != out.dtype() || summand.dims() != out.dims()) {
+    return ctx.error("ResidualData must be like Output {}, found {}", describe(out),
+                     describe(summand));
   }
+  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, residual, out.layout()));
   return dispatch<FloatTypes>(out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* const from = residual.data<T>();
-    T* const to = out.data<T>();
-    for (int64_t i = 0; i < out.numel(); ++i) to[i] += from[i];
+    const T* const from = stored<T>(summand);
+    T* const to = stored<T>(out);
+    const int64_t count = stored_count(out);
+    for (int64_t i = 0; i < count; ++i) to[i] += from[i];
     return Ok();
   });
 }
@@ -34,14 +37,17 @@ StatusOr<Kernel> conv(const KernelSetup& op) {
   const ArgIndex bias = op.input("Bias");
   const ArgIndex residual = op.input("ResidualData");
   const ArgIndex output = op.output("Output");
-  const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kForward, read_attrs(op));
+  for (const ArgIndex arg : {input, filter, residual}) op.accept_layout(arg);
+  const ConvAttrs attrs = read_attrs(op);
+  const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kForward, attrs);
+  const ConvPass::Layouts layouts{!attrs.channels_last, op.is_persistable(filter), nullptr};
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(output);
     if (out.numel() == 0) return Ok();
-    MILLRACE_RETURN_IF_ERROR(
-        pass->run(ctx.device(), ctx.in(input), ctx.in(filter), out, ctx.find_in(bias)));
-    const Tensor* const summand = ctx.find_in(residual);
-    return summand == nullptr ? Ok() : add_residual(*summand, out);
+    MILLRACE_RETURN_IF_ERROR(pass->run(ctx.device(),
+                                       {ctx.stored_in(input), ctx.stored_in(filter), out}, layouts,
+                                       ctx.find_in(bias)));
+    return ctx.find_in(residual) == nullptr ? Ok() : add_residual(ctx, residual, out);
   });
 }
 
@@ -62,13 +68,17 @@ struct Gradients {
   Gradients(const KernelSetup& op, const ConvAttrs& attrs)
       : args(op),
         transposed(attrs.transposed),
+        free_layouts(!transposed && !attrs.channels_last),
         data(transposed ? ConvPass::Kind::kForward : ConvPass::Kind::kBackwardData, attrs),
-        weights(ConvPass::Kind::kBackwardWeights, attrs) {}
+        weights(ConvPass::Kind::kBackwardWeights, attrs) {
+    for (const ArgIndex arg : {args.input, args.filter, args.output_grad}) op.accept_layout(arg);
+  }
 
   Status run(const KernelContext& ctx);
 
   GradArgs args;
   bool transposed;
+  bool free_layouts;  // images may be in the layout of the library
   ConvPass data;
   ConvPass weights;
 };
@@ -84,13 +94,19 @@ Status Gradients::run(const KernelContext& ctx) {
     if (dw != nullptr) fill_zero(*dw);
     return Ok();
   }
+  Tensor& x_in = ctx.stored_in(args.input);
+  Tensor& w_in = ctx.stored_in(args.filter);
+  Tensor& dy_in = ctx.stored_in(args.output_grad);
+  const ConvPass::Layouts images{free_layouts, false, nullptr};
+  // as the filter, so that an update goes through both in one order
+  const ConvPass::Layouts filters{false, false, w->layout()};
   if (dx != nullptr && dx->numel() > 0) {
-    MILLRACE_RETURN_IF_ERROR(transposed ? data.run(ctx.device(), *dy, *w, *dx)
-                                        : data.run(ctx.device(), *dx, *w, *dy));
+    MILLRACE_RETURN_IF_ERROR(transposed ? data.run(ctx.device(), {dy_in, w_in, *dx}, images)
+                                        : data.run(ctx.device(), {*dx, w_in, dy_in}, images));
   }
   if (dw == nullptr || dw->numel() == 0) return Ok();
-  return transposed ? weights.run(ctx.device(), *dy, *dw, *x)
-                    : weights.run(ctx.device(), *x, *dw, *dy);
+  return transposed ? weights.run(ctx.device(), {dy_in, *dw, x_in}, filters)
+                    : weights.run(ctx.device(), {x_in, *dw, dy_in}, filters);
 }
 
 StatusOr<Kernel> conv_grad(const KernelSetup& op) {
@@ -101,9 +117,12 @@ StatusOr<Kernel> conv_grad(const KernelSetup& op) {
     Tensor* const db = ctx.find_out(gradients->args.bias_grad);
     if (db == nullptr) return Ok();
     const Tensor* const dy = ctx.find_in(gradients->args.output_grad);
-    if (dy != nullptr) return sum_channels(*dy, *db, last);
-    fill_zero(*db);
-    return Ok();
+    if (dy == nullptr) {
+      fill_zero(*db);
+      return Ok();
+    }
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {gradients->args.output_grad}));
+    return sum_channels(*dy, *db, last);
   });
 }
 
@@ -126,7 +145,8 @@ StatusOr<Kernel> conv_transpose(const KernelSetup& op) {
   return Kernel([=, last = attrs.channels_last](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(output);
     if (out.numel() == 0) return Ok();
-    MILLRACE_RETURN_IF_ERROR(pass->run(ctx.device(), out, ctx.in(filter), ctx.in(input)));
+    MILLRACE_RETURN_IF_ERROR(
+        pass->run(ctx.device(), {out, ctx.stored_in(filter), ctx.stored_in(input)}, {}));
     const Tensor* const summand = ctx.find_in(bias);
     return summand == nullptr ? Ok() : add_channel_bias(out, *summand, last);
   });

@@ -63,13 +63,14 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
 
 }  // namespace
 
-StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const Tensor& src,
-                                               const Tensor& weights, const Tensor& dst,
-                                               bool bias) const {
-  MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, src, weights, dst));
+StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTensors& t,
+                                               const Layouts& layouts, bool bias) const {
+  MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, t.src, t.weights, t.dst));
   spec.bias = bias;
+  spec.weights_layout = layouts.weights_grad;
   Prepared prepared{spec, std::nullopt};
-  if (src.dtype() == DType::kFloat64 || src.numel() == 0 || weights.numel() == 0) return prepared;
+  if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
+    return prepared;
   auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
                    : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
                                                   : dnn::convolution_backward_weights(device, spec);
@@ -82,63 +83,76 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const Tensor& 
 }
 
 Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitive,
-                               const Tensor& src, const Tensor& weights, const Tensor& dst,
+                               const ConvTensors& t, const Layouts& layouts,
                                const Tensor* bias) const {
   using dnn::Arg;
+  const auto place = [](Tensor& result, const LayoutPtr& layout) {
+    const Dims dims(result.dims().begin(), result.dims().end());
+    return result.resize(result.dtype(), dims, layout);
+  };
+  const auto free_layout = [&](Arg arg) {
+    return layouts.free_result ? primitive.layout(arg) : nullptr;
+  };
   switch (kind_) {
     case Kind::kForward:
-      return primitive.run(device, {{Arg::kSrc, src.raw()},
-                                    {Arg::kWeights, weights.raw()},
+      if (layouts.pack_weights && t.weights.layout() == nullptr)
+        MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
+      MILLRACE_RETURN_IF_ERROR(place(t.dst, free_layout(Arg::kDst)));
+      return primitive.run(device, {{Arg::kSrc, t.src},
+                                    {Arg::kWeights, t.weights},
                                     {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
-                                    {Arg::kDst, dst.raw()}});
+                                    {Arg::kDst, t.dst}});
     case Kind::kBackwardData:
+      MILLRACE_RETURN_IF_ERROR(place(t.src, free_layout(Arg::kDiffSrc)));
       return primitive.run(
-          device,
-          {{Arg::kDiffDst, dst.raw()}, {Arg::kWeights, weights.raw()}, {Arg::kDiffSrc, src.raw()}});
+          device, {{Arg::kDiffDst, t.dst}, {Arg::kWeights, t.weights}, {Arg::kDiffSrc, t.src}});
     case Kind::kBackwardWeights:
+      MILLRACE_RETURN_IF_ERROR(place(t.weights, layouts.weights_grad));
       return primitive.run(
-          device,
-          {{Arg::kSrc, src.raw()}, {Arg::kDiffDst, dst.raw()}, {Arg::kDiffWeights, weights.raw()}});
+          device, {{Arg::kSrc, t.src}, {Arg::kDiffDst, t.dst}, {Arg::kDiffWeights, t.weights}});
   }
   return Ok();
 }
 
-template <typename T>
-Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, const Tensor& src,
-                           const Tensor& weights, const Tensor& dst) const {
-  // The result is the caller's own tensor, see run().
-  const auto result = [](const Tensor& tensor) { return const_cast<T*>(tensor.data<T>()); };
-  switch (kind_) {
-    case Kind::kForward:
-      return plain_convolution(device, spec, src.data<T>(), weights.data<T>(), result(dst));
-    case Kind::kBackwardData:
-      return plain_convolution_backward_data(device, spec, dst.data<T>(), weights.data<T>(),
-                                             result(src));
-    case Kind::kBackwardWeights:
-      return plain_convolution_backward_weights(device, spec, src.data<T>(), dst.data<T>(),
-                                                result(weights));
+Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
+                           const Tensor* bias) const {
+  const Tensor* const result = kind_ == Kind::kForward        ? &t.dst
+                               : kind_ == Kind::kBackwardData ? &t.src
+                                                              : &t.weights;
+  for (Tensor* const tensor : {&t.src, &t.weights, &t.dst}) {
+    if (tensor != result) MILLRACE_RETURN_IF_ERROR(bring_to(device, *tensor, nullptr));
   }
-  return Ok();
+  MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(t.src.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const src = t.src.data<T>();
+    T* const weights = t.weights.data<T>();
+    T* const dst = t.dst.data<T>();
+    switch (kind_) {
+      case Kind::kForward:
+        return plain_convolution(device, spec, src, weights, dst);
+      case Kind::kBackwardData:
+        return plain_convolution_backward_data(device, spec, dst, weights, src);
+      case Kind::kBackwardWeights:
+        return plain_convolution_backward_weights(device, spec, src, dst, weights);
+    }
+    return Ok();
+  }));
+  return bias == nullptr ? Ok() : add_channel_bias(t.dst, *bias, attrs_.channels_last);
 }
 
-Status ConvPass::run(CpuDevice& device, const Tensor& src, const Tensor& weights, const Tensor& dst,
+Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                      const Tensor* bias) {
-  llvm::SmallVector<int64_t, 16> key(src.dims().begin(), src.dims().end());
-  key.append(weights.dims().begin(), weights.dims().end());
-  key.append(dst.dims().begin(), dst.dims().end());
-  key.append({static_cast<int64_t>(src.dtype()), static_cast<int64_t>(weights.dtype()),
-              static_cast<int64_t>(dst.dtype()), bias != nullptr ? 1 : 0});
+  llvm::SmallVector<int64_t, 20> key(t.src.dims().begin(), t.src.dims().end());
+  key.append(t.weights.dims().begin(), t.weights.dims().end());
+  key.append(t.dst.dims().begin(), t.dst.dims().end());
+  key.append({static_cast<int64_t>(t.src.dtype()), static_cast<int64_t>(t.weights.dtype()),
+              static_cast<int64_t>(t.dst.dtype()), bias != nullptr ? 1 : 0,
+              layouts.weights_grad != nullptr ? 1 : 0});
   MILLRACE_ASSIGN_OR_RETURN(const Prepared* const prepared, cache_.get(key, [&] {
-    return prepare(device, src, weights, dst, bias != nullptr);
+    return prepare(device, t, layouts, bias != nullptr);
   }));
-  if (prepared->primitive)
-    return run_primitive(device, *prepared->primitive, src, weights, dst, bias);
-  MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(src.dtype(), [&](auto tag) {
-    return run_plain<typename decltype(tag)::type>(device, prepared->spec, src, weights, dst);
-  }));
-  if (bias == nullptr) return Ok();
-  Tensor result = dst.share();
-  return add_channel_bias(result, *bias, attrs_.channels_last);
+  return prepared->primitive ? run_primitive(device, *prepared->primitive, t, layouts, bias)
+                             : run_plain(device, prepared->spec, t, bias);
 }
 
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last) {

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
@@ -18,6 +19,14 @@ struct ConvAttrs {
   bool transposed = false;
 };
 
+/// What a convolution works on. The one that is computed is written, the others are only read,
+/// though they may get another layout.
+struct ConvTensors {
+  Tensor& src;
+  Tensor& weights;
+  Tensor& dst;
+};
+
 /// One of the three computations around y = x * w, with the primitives it has been prepared for.
 class ConvPass {
  public:
@@ -26,12 +35,18 @@ class ConvPass {
     kBackwardData,     ///< dst, weights -> src
     kBackwardWeights,  ///< src, dst -> weights
   };
+  /// How tensors may be laid out.
+  struct Layouts {
+    bool free_result = false;   ///< images: the result comes in the layout of the library
+    bool pack_weights = false;  ///< row-major weights are replaced by those of the library
+    LayoutPtr weights_grad;     ///< of the result of kBackwardWeights; null: row-major
+  };
   ConvPass(Kind kind, ConvAttrs attrs) : kind_(kind), attrs_(std::move(attrs)) {}
 
-  /// The tensor that kind names as result is written, the others are read. bias: one value for
+  /// Computes what kind names from the other two, which may be in any layout. bias: one value for
   /// each channel of dst, in the forward pass only, or null. Errors: shapes or element types that
   /// do not belong together.
-  Status run(CpuDevice& device, const Tensor& src, const Tensor& weights, const Tensor& dst,
+  Status run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
              const Tensor* bias = nullptr);
 
  private:
@@ -39,13 +54,12 @@ class ConvPass {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
   };
-  StatusOr<Prepared> prepare(CpuDevice& device, const Tensor& src, const Tensor& weights,
-                             const Tensor& dst, bool bias) const;
-  Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const Tensor& src,
-                       const Tensor& weights, const Tensor& dst, const Tensor* bias) const;
-  template <typename T>
-  Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const Tensor& src,
-                   const Tensor& weights, const Tensor& dst) const;
+  StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
+                             bool bias) const;
+  Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const ConvTensors& t,
+                       const Layouts& layouts, const Tensor* bias) const;
+  Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
+                   const Tensor* bias) const;
 
   Kind kind_;
   ConvAttrs attrs_;

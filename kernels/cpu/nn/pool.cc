@@ -1,3 +1,6 @@
+#include <optional>
+
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/nn.h"
@@ -17,17 +20,47 @@ int64_t grain_of(int64_t work) {
 
 // Plans by shape, and the attributes they follow from.
 struct Pool {
+  struct Prepared {
+    PoolPlan plan;
+    LayoutPtr out;  ///< of the result where X has a layout
+  };
   explicit Pool(const KernelSetup& op) : attrs(read_pool_attrs(op)) {}
 
-  StatusOr<PoolPlan*> plan_for(const Tensor& x, const Tensor& out) {
-    llvm::SmallVector<int64_t, 10> key(x.dims().begin(), x.dims().end());
+  // In blocks of channels, a block of an image is an image with its channels last.
+  StatusOr<Prepared*> plan_for(const Tensor& x, const Tensor& out) {
+    const std::optional<ChannelBlocks> blocks = channel_blocks(x);
+    llvm::SmallVector<int64_t, 12> key(x.dims().begin(), x.dims().end());
     key.append(out.dims().begin(), out.dims().end());
-    return plans.get(key, [&] { return plan_pool(attrs, x.dims(), out.dims()); });
+    key.append({blocks ? blocks->lanes : 0, blocks ? blocks->blocks : 0});
+    return plans.get(key, [&]() -> StatusOr<Prepared> {
+      Prepared prepared;
+      MILLRACE_ASSIGN_OR_RETURN(prepared.plan, plan_pool(attrs, x.dims(), out.dims()));
+      if (!blocks) return prepared;
+      prepared.plan.batch = blocks->outer * blocks->blocks;
+      prepared.plan.channels = blocks->lanes;
+      prepared.plan.channels_last = true;
+      MILLRACE_ASSIGN_OR_RETURN(prepared.out, blocks_like(x.layout(), x.dtype(), out.dims()));
+      return prepared;
+    });
+  }
+
+  // Brings X into row-major order unless the loops can follow its layout.
+  Status settle(const KernelContext& ctx, ArgIndex x) const {
+    const Tensor& tensor = ctx.in(x);
+    if (tensor.layout() == nullptr) return Ok();
+    if (!attrs.channels_last && tensor.dtype() == DType::kFloat32 && channel_blocks(tensor))
+      return Ok();
+    return bring_to_plain(ctx, {x});
   }
 
   PoolAttrs attrs;
-  dnn::ShapeCache<PoolPlan> plans;
+  dnn::ShapeCache<Prepared> plans;
 };
+
+Status give_layout(Tensor& tensor, const LayoutPtr& layout) {
+  const Dims dims(tensor.dims().begin(), tensor.dims().end());
+  return tensor.resize(tensor.dtype(), dims, layout);
+}
 
 template <typename T, bool kMax>
 void run_forward(CpuDevice& device, const PoolPlan& p, const T* x, T* out) {
@@ -75,17 +108,21 @@ StatusOr<Kernel> pool(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   const auto state = std::make_shared<Pool>(op);
+  op.accept_layout(x);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     Tensor& to = ctx.out(out);
-    MILLRACE_ASSIGN_OR_RETURN(const PoolPlan* const plan, state->plan_for(*in, to));
+    MILLRACE_RETURN_IF_ERROR(state->settle(ctx, x));
+    MILLRACE_ASSIGN_OR_RETURN(const Pool::Prepared* const prepared, state->plan_for(*in, to));
     if (to.numel() == 0) return Ok();
+    if (prepared->out != nullptr) MILLRACE_RETURN_IF_ERROR(give_layout(to, prepared->out));
+    const PoolPlan& plan = prepared->plan;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      if (plan->max) {
-        run_forward<T, true>(ctx.device(), *plan, in->data<T>(), to.data<T>());
+      if (plan.max) {
+        run_forward<T, true>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
       } else {
-        run_forward<T, false>(ctx.device(), *plan, in->data<T>(), to.data<T>());
+        run_forward<T, false>(ctx.device(), plan, stored<T>(*in), stored<T>(to));
       }
       return Ok();
     });
@@ -98,6 +135,7 @@ StatusOr<Kernel> pool_grad(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
   const auto state = std::make_shared<Pool>(op);
+  for (const ArgIndex arg : {x, out, out_grad}) op.accept_layout(arg);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
@@ -109,16 +147,21 @@ StatusOr<Kernel> pool_grad(const KernelSetup& op) {
     }
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
     MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const PoolPlan* const plan, state->plan_for(*in, *y));
+    MILLRACE_RETURN_IF_ERROR(state->settle(ctx, x));
+    MILLRACE_ASSIGN_OR_RETURN(const Pool::Prepared* const prepared, state->plan_for(*in, *y));
+    for (const ArgIndex arg : {out, out_grad})
+      MILLRACE_RETURN_IF_ERROR(bring_to(ctx, arg, prepared->out));
+    MILLRACE_RETURN_IF_ERROR(give_layout(*dx, in->layout()));
+    const PoolPlan& plan = prepared->plan;
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       if (y->dtype() != in->dtype())
         return ctx.error("X {} and Out {} differ in element type", describe(*in), describe(*y));
-      const PoolGrad<T> g{in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>()};
-      if (plan->max) {
-        run_gradient<T, true>(ctx.device(), *plan, g);
+      const PoolGrad<T> g{stored<T>(*in), stored<T>(*y), stored<T>(*dout), stored<T>(*dx)};
+      if (plan.max) {
+        run_gradient<T, true>(ctx.device(), plan, g);
       } else {
-        run_gradient<T, false>(ctx.device(), *plan, g);
+        run_gradient<T, false>(ctx.device(), plan, g);
       }
       return Ok();
     });

@@ -72,6 +72,7 @@ Status run_adam(const KernelContext& ctx, AdamState& state) {
 std::shared_ptr<AdamState> adam_state(const KernelSetup& op) {
   auto state = std::make_shared<AdamState>();
   state->slots = update_slots(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}});
+  optimizer::accept_layouts(op, state->slots);
   state->moments = moment_slots(op);
   if (op.attr<bool>("lazy_mode")) state->sparse = Sparse::kOwnRows;
   return state;

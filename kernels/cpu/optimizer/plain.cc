@@ -19,7 +19,9 @@ struct Descent {
 };
 
 StatusOr<Kernel> sgd(const KernelSetup& op) {
-  return optimizer::update_kernel<0>(update_slots(op, {}), Sparse::kOwnRows,
+  const UpdateSlots slots = update_slots(op, {});
+  optimizer::accept_layouts(op, slots);
+  return optimizer::update_kernel<0>(slots, Sparse::kOwnRows,
                                      [](auto rate) { return Descent<decltype(rate)>{rate}; });
 }
 
@@ -62,8 +64,9 @@ StatusOr<Kernel> momentum(const KernelSetup& op) {
   MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
   if (op.attr<std::string>("regularization_method") == "l2_decay")
     settings.decay = op.attr<float>("regularization_coeff");
-  return momentum_kernel(update_slots(op, {{"Velocity", "VelocityOut"}}), settings,
-                         op.attr<bool>("use_nesterov"));
+  const UpdateSlots slots = update_slots(op, {{"Velocity", "VelocityOut"}});
+  optimizer::accept_layouts(op, slots);
+  return momentum_kernel(slots, settings, op.attr<bool>("use_nesterov"));
 }
 
 StatusOr<Kernel> merged_momentum(const KernelSetup& op) {

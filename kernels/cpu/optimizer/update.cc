@@ -1,5 +1,6 @@
 #include "kernels/cpu/optimizer/update.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace millrace::kernels::optimizer {
@@ -45,7 +46,34 @@ Status check_rows(const KernelContext& ctx, const Tensor& param, const SelectedR
   return Ok();
 }
 
+// Brings everything into the layout of the parameter, or all into row-major order where the formula
+// would see padding or converted elements.
+Status follow_layout(const KernelContext& ctx, const UpdateSlots& slots, const UpdateTensors& t) {
+  const bool follows =
+      t.rows == nullptr && !is_padded(*t.param) && t.master == nullptr &&
+      t.grad->dims() == t.param->dims() && t.grad->dtype() == t.param->dtype() &&
+      std::all_of(t.states.begin(), t.states.end(), [&](const Tensor* state) {
+        return state->dims() == t.param->dims() && state->dtype() == t.param->dtype();
+      });
+  if (!follows) MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), *t.param, nullptr));
+  for (Tensor* const state : t.states)
+    MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), *state, t.param->layout()));
+  return bring_to(ctx, slots.grad, t.param->layout());
+}
+
+bool any_layout(const UpdateTensors& t) {
+  return t.param->layout() != nullptr || (t.grad != nullptr && t.grad->layout() != nullptr) ||
+         std::any_of(t.states.begin(), t.states.end(),
+                     [](const Tensor* state) { return state->layout() != nullptr; });
+}
+
 }  // namespace
+
+void accept_layouts(const KernelSetup& op, const UpdateSlots& slots) {
+  op.accept_layout(slots.param);
+  op.accept_layout(slots.grad);
+  for (const auto& [in, out] : slots.states) op.accept_layout(in);
+}
 
 UpdateSlots update_slots(const KernelSetup& op,
                          std::initializer_list<std::pair<const char*, const char*>> states,
@@ -92,6 +120,7 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   const Tensor* const rate = ctx.find_in(slots.rate);
   if (rate == nullptr) return ctx.error("LearningRate is missing");
   MILLRACE_ASSIGN_OR_RETURN(t.rate, first_number(*rate, "LearningRate"));
+  if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, slots, t));
   return t;
 }
 

@@ -9,6 +9,7 @@
 #include <llvm/ADT/SmallVector.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
@@ -50,6 +51,10 @@ struct UpdateSlots {
 UpdateSlots update_slots(const KernelSetup& op,
                          std::initializer_list<std::pair<const char*, const char*>> states,
                          size_t k = 0);
+
+/// Takes parameter, gradient and states in any layout: update_tensors() brings them into that of
+/// the parameter. For ops whose formula is all they do with the elements.
+void accept_layouts(const KernelSetup& op, const UpdateSlots& slots);
 
 /// The tensors of one update, checked: all have as many elements as param, and one element type,
 /// but for 16-bit parameters and gradients, whose states and master are float.
@@ -103,7 +108,7 @@ struct Pointers {
 };
 template <typename T, size_t... I>
 Pointers<T, I...> pointers_of(const UpdateTensors& t, std::index_sequence<I...>) {
-  return {t.param->data<T>(), {t.states[I]->data<T>()...}};
+  return {stored<T>(*t.param), {stored<T>(*t.states[I])...}};
 }
 
 template <typename T, typename Formula, typename Pointers>
@@ -198,7 +203,7 @@ Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, R
     const auto formula = make(static_cast<T>(t.rate));
     const auto to = detail::pointers_of<T>(t, kIndices);
     if (t.rows != nullptr) return detail::update_rows<T>(ctx, t, formula, to, sparse, merger);
-    const T* const grad = t.grad->data<T>();
+    const T* const grad = stored<T>(*t.grad);
     ctx.device().parallel_for(t.param->numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
       to.dense(formula, grad + begin, begin, end - begin);
     });

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/tensor/layout.h"
+#include "framework/tensor/tensor.h"
+#include "kernels/device.h"
+#include "kernels/kernel.h"
+
+/// Tensors whose elements stand in the order of a library (Tensor::layout()), as kernels without
+/// that library see them: as a run of elements in an order that does not matter to them, or as
+/// blocks of channels.
+namespace millrace::kernels {
+
+/// Null: row-major.
+using LayoutPtr = std::shared_ptr<const Layout>;
+
+/// True if element i of both stands at the same place, given equal dims and types.
+bool same_order(const LayoutPtr& a, const LayoutPtr& b);
+
+/// Elements as they stand in memory, padding included. T must be the type of the tensor.
+template <typename T>
+T* stored(Tensor& tensor) {
+  assert(kDTypeOf<T> == tensor.dtype());
+  return reinterpret_cast<T*>(tensor.raw());
+}
+template <typename T>
+const T* stored(const Tensor& tensor) {
+  assert(kDTypeOf<T> == tensor.dtype());
+  return reinterpret_cast<const T*>(tensor.raw());
+}
+/// How many there are.
+inline int64_t stored_count(const Tensor& tensor) {
+  return tensor.layout() == nullptr ? tensor.numel()
+                                    : tensor.storage_bytes() / dtype_size(tensor.dtype());
+}
+/// True if some of them are padding, which is zero and must stay so.
+inline bool is_padded(const Tensor& tensor) {
+  return tensor.layout() != nullptr && tensor.storage_bytes() != tensor.bytes();
+}
+
+/// Reorders the elements, in the memory of the tensor where that suffices; does nothing if they are
+/// in that order already. Uses scratch slot 3 of the device. Errors: kResource, kExecution;
+/// kInternal if the layout was not made for such a tensor.
+Status bring_to(CpuDevice& device, Tensor& tensor, const LayoutPtr& layout);
+/// The same for an input of the op that runs; does nothing for one that is absent or not dense.
+Status bring_to(const KernelContext& ctx, ArgIndex arg, const LayoutPtr& layout);
+/// Brings inputs that were accepted in any layout into row-major order after all.
+Status bring_to_plain(const KernelContext& ctx, std::initializer_list<ArgIndex> args);
+
+/// How a layout keeps images: element i of channel c of image n stands at
+/// ((n * blocks + c / lanes) * inner + i) * lanes + c % lanes. Channels behind the last one of the
+/// tensor are padding.
+struct ChannelBlocks {
+  int64_t outer = 0;  ///< images
+  int64_t blocks = 0;
+  int64_t inner = 0;  ///< elements of a channel in one image
+  int64_t lanes = 0;  ///< a multiple of 8
+  int64_t channels = 0;
+
+  /// Channels with those of padding.
+  [[nodiscard]] int64_t padded() const { return blocks * lanes; }
+};
+/// For a tensor whose layout is of that kind and whose dim 1 are the channels; nullopt for others,
+/// those in row-major order included.
+std::optional<ChannelBlocks> channel_blocks(const Tensor& tensor);
+
+/// The layout with the lanes of `like`, a layout of that kind, for images of these dims (channels
+/// first); null if that is row-major order. Errors: kInternal.
+StatusOr<LayoutPtr> blocks_like(const LayoutPtr& like, DType dtype, llvm::ArrayRef<int64_t> dims);
+
+}  // namespace millrace::kernels

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "framework/tensor/layout.h"
+#include "kernels/cpu/layouts.h"
+
+namespace millrace::kernels::dnn {
+
+/// An order of elements that oneDNN knows. Thread-safety: concurrent readers.
+class NativeLayout final : public Layout {
+ public:
+  /// \param desc   the order
+  /// \param plain  the same tensor in row-major order; its dims may be those of the tensor in
+  ///               another order or cut into groups
+  NativeLayout(dnnl::engine engine, const dnnl::memory::desc& desc,
+               const dnnl::memory::desc& plain);
+
+  [[nodiscard]] int64_t bytes() const override { return static_cast<int64_t>(desc_.get_size()); }
+  [[nodiscard]] bool same_as(const Layout& other) const override;
+  Status to_plain(const std::byte* from, std::byte* to) const override;
+  /// The way back.
+  Status from_plain(const std::byte* from, std::byte* to) const;
+  [[nodiscard]] std::string name() const override;
+
+  [[nodiscard]] const dnnl::engine& engine() const { return engine_; }
+  [[nodiscard]] const dnnl::memory::desc& desc() const { return desc_; }
+  [[nodiscard]] const dnnl::memory::desc& plain() const { return plain_; }
+  [[nodiscard]] const std::optional<ChannelBlocks>& blocks() const { return blocks_; }
+
+ private:
+  // Made at first use.
+  struct Conversion {
+    std::mutex mutex;
+    dnnl::stream stream;
+    dnnl::memory from;
+    dnnl::memory to;
+    dnnl::reorder reorder;
+  };
+  Status convert(Conversion& conversion, const dnnl::memory::desc& from_desc, const std::byte* from,
+                 const dnnl::memory::desc& to_desc, std::byte* to) const;
+
+  dnnl::engine engine_;
+  dnnl::memory::desc desc_;
+  dnnl::memory::desc plain_;
+  std::optional<ChannelBlocks> blocks_;
+  mutable Conversion to_plain_;
+  mutable Conversion from_plain_;
+};
+
+/// The layout as one of oneDNN; null if it is row-major order. Errors: kInternal for a layout of
+/// somebody else.
+StatusOr<const NativeLayout*> native_layout(const LayoutPtr& layout);
+
+/// True if images have the same bytes in both orders though the descriptions differ: blocks of
+/// channels without padding, of images that are one element large.
+bool same_bytes(const dnnl::memory::desc& desc, const dnnl::memory::desc& plain);
+
+}  // namespace millrace::kernels::dnn
