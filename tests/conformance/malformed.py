@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Runs the malformed-input corpus as far as reading programs and parameters and verifying go.
+"""Runs the malformed-input corpus.
 
     malformed.py --bin DIR [--corpus DIR] [--only WORD]
 
-DIR of --bin holds inspect-program. Each case of the corpus' index.json names files, an action and a verdict. A case is
-judged here when its fault is in the program file (area protobuf, blocks, vars, ops, feed_fetch, escape) or when it is a
-control, or in a parameter file (area params); the others need actions that this stage has not (data, safetensors) and
-are listed as not covered.
+DIR of --bin holds inspect-program and run-program. Each case of the corpus' index.json names files, an action and a
+verdict. Models are run with their parameters and feeds; where the fault is in the program or in a parameter file,
+inspect-program must find it, too. Cases with another action (checkpoints) are listed as not covered.
 Of a judged case: the verdict, the words that the message must hold, 5 s, 1 GiB, no signal, no internal error.
 Exit status: 0 all judged cases pass, 1 some fail, 77 no corpus.
 """
@@ -22,16 +21,23 @@ SECONDS, RSS_MIB = 5, 1024
 REFUSED = {3, 6, 7}  # bad input, above a limit, not supported
 
 
-def command_of(case, tool, corpus):
-    """The command that must give the verdict; None where this stage has no command for it."""
+def commands_of(case, tools, corpus):
+    """The commands that must each give the verdict; none where there is no command for the action yet."""
     if "model" not in case["files"] or case["action"] not in ("infer", "train", "transpile"):
-        return None
-    model = os.path.join(corpus, case["files"]["model"])
+        return []
+    path = {name: os.path.join(corpus, file) for name, file in case["files"].items()}
+    inspect = os.path.join(tools, "inspect-program")
+    commands = []
+    if case["action"] == "infer":
+        run_it = [os.path.join(tools, "run-program"), "--program", path["model"], "--params", path["params"]]
+        for name, file in case["feeds"].items():
+            run_it += ["--feed", f"{name}={os.path.join(corpus, file)}"]
+        commands.append(run_it)
     if case["area"] == "params":
-        return [tool, model, "--params", os.path.join(corpus, case["files"]["params"])]
-    if case["area"] == "control" or not case["files"]["model"].startswith("base/"):
-        return [tool, "--verify", model]
-    return None
+        commands.append([inspect, path["model"], "--params", path["params"]])
+    elif case["area"] == "control" or not case["files"]["model"].startswith("base/"):
+        commands.append([inspect, "--verify", path["model"]])
+    return commands
 
 
 def limits():
@@ -82,19 +88,19 @@ def main():
     if not os.path.exists(index):
         print(f"no corpus at {args.corpus}")
         return 77
-    tool = os.path.join(args.bin, "inspect-program")
-    if not os.access(tool, os.X_OK):
-        print(f"no inspect-program in {args.bin}")
-        return 1
+    for tool in ("inspect-program", "run-program"):
+        if not os.access(os.path.join(args.bin, tool), os.X_OK):
+            print(f"no {tool} in {args.bin}")
+            return 1
     with open(index, encoding="utf-8") as f:
         cases = [c for c in json.load(f)["cases"] if args.only in c["id"]]
     failed, passed, left = 0, 0, collections.defaultdict(list)
     for case in cases:
-        command = command_of(case, tool, args.corpus)
-        if command is None:
+        commands = commands_of(case, args.bin, args.corpus)
+        if not commands:
             left[f"{case['action']}, {case['area']}"].append(case["id"])
             continue
-        wrong = fault(case, *run(command))
+        wrong = next((w for w in (fault(case, *run(command)) for command in commands) if w), None)
         passed, failed = passed + (wrong is None), failed + (wrong is not None)
         print(f"{'ok  ' if wrong is None else 'FAIL'} {case['id']}: {case['what']}" + (f": {wrong}" if wrong else ""))
     for action, ids in sorted(left.items()):
