@@ -4,6 +4,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/names.h"
+#include "kernels/value_kinds.h"
 
 namespace millrace::executor {
 namespace {
@@ -57,8 +58,11 @@ Status BlockRunner::add_step(const Op& op) {
   uint16_t position = 0;
   for (const Slot& slot : op.inputs()) {
     const bool required = is_required(*step.def, op.name_of(slot.name));
+    const bool dense = !kernels::looks_at_kind(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
-      if (required && step.inputs[position] >= 0) step.required.push_back(position);
+      if (step.inputs[position] < 0) continue;
+      if (required) step.required.push_back(position);
+      if (dense) step.dense.push_back(position);
     }
   }
   const kernels::KernelSetup setup(*step.def, op, device_);

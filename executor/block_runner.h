@@ -34,6 +34,7 @@ class BlockRunner {
   ~BlockRunner() = default;
 
   [[nodiscard]] const Block& block() const { return block_; }
+  [[nodiscard]] const Runtime& runtime() const { return runtime_; }
   [[nodiscard]] kernels::CpuDevice& device() const { return device_; }
 
   /// Points every name at its value: persistable vars of the block in the root scope, its other

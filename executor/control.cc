@@ -5,6 +5,7 @@ namespace millrace::executor {
 void add_standard_controls(ControlRegistry& registry) {
   add_conditional_block(registry);
   add_feed_fetch(registry);
+  add_files(registry);
   add_recurrent(registry);
   add_while(registry);
 }

@@ -44,6 +44,7 @@ void add_standard_controls(ControlRegistry& registry);
 // A function a file of executor/control.
 void add_conditional_block(ControlRegistry& registry);
 void add_feed_fetch(ControlRegistry& registry);
+void add_files(ControlRegistry& registry);
 void add_recurrent(ControlRegistry& registry);
 void add_while(ControlRegistry& registry);
 

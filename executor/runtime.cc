@@ -1,14 +1,17 @@
 #include "executor/runtime.h"
 
+#include <utility>
+
 #include "kernels/register_all.h"
 
 namespace millrace::executor {
 
-std::shared_ptr<const Runtime> standard_runtime() {
+std::shared_ptr<const Runtime> standard_runtime(std::string files_root) {
   auto runtime = std::make_shared<Runtime>();
   runtime->ops = ops::standard_registry();
   runtime->kernels = kernels::standard_kernels();
   add_standard_controls(runtime->controls);
+  runtime->files_root = std::move(files_root);
   return runtime;
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include <llvm/ADT/StringMap.h>
 
@@ -22,9 +23,11 @@ struct Runtime {
   ControlRegistry controls;
   /// Kernels of the user's own (executor/custom_op.h), by op type.
   llvm::StringMap<KernelFactory> custom_kernels;
+  /// Folder that load, save and the like may use; empty: they are refused.
+  std::string files_root;
 };
 
 /// The runtime with every op and CPU kernel of this build.
-std::shared_ptr<const Runtime> standard_runtime();
+std::shared_ptr<const Runtime> standard_runtime(std::string files_root = {});
 
 }  // namespace millrace::executor

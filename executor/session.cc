@@ -55,7 +55,8 @@ struct Session::Parts {
   std::vector<Value> results;  ///< likewise
 
   Status prepare(const SessionOptions& options) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto runtime, executor::runtime_with(options.custom_ops));
+    MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
+                              executor::runtime_with(options.custom_ops, options.allow_dir));
     const executor::Executor runner(
         runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
@@ -87,7 +88,8 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
   auto parts = std::make_unique<Parts>();
   parts->program = program.clone();
   if (startup != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto runtime, executor::runtime_with(options.custom_ops));
+    MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
+                              executor::runtime_with(options.custom_ops, options.allow_dir));
     const executor::Executor runner(
         runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));

@@ -49,6 +49,8 @@ struct SessionOptions {
   bool optimize = true;
   /// Ops that the program uses and this library does not have.
   std::vector<CustomOp> custom_ops = {};
+  /// Folder that ops such as load and save may use; empty: such programs are refused.
+  std::string allow_dir = {};
 };
 
 /// A program and its variables, ready to run: inference of a saved model, or training.

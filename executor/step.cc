@@ -141,7 +141,36 @@ bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
          (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
 }
 
+// Where an input stands in the op, for messages.
+Location place_of(const Step& step, uint16_t position) {
+  Location place;
+  size_t i = 0;
+  for (const Slot& slot : step.op->inputs()) {
+    for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
+      if (i != position) continue;
+      place.slot = step.op->name_of(slot.name).str();
+      place.slot_index = static_cast<int>(k);
+      place.var = step.op->name_of(slot.args[k].name).str();
+    }
+  }
+  return place;
+}
+
+// A kernel that asks for a tensor must find one. Whether kinds fit need be asked only when an input
+// changed, as those that are no tensors count as changed.
+Status check_kinds(const Step& step, Value* const* table) {
+  for (const uint16_t position : step.dense) {
+    const Value& value = *table[step.inputs[position]];
+    if (value.holds<Tensor>() || value.holds<std::monostate>()) continue;
+    return Status(StatusCode::kExecution,
+                  fmt::format("the input must be a dense tensor, found {}", describe(value)))
+        .at(place_of(step, position));
+  }
+  return Ok();
+}
+
 Status infer(Step& step, Value* const* table) {
+  MILLRACE_RETURN_IF_ERROR(check_kinds(step, table));
   step.results.clear();
   step.inferred = false;
   if (step.def->infer_fn() != nullptr) {
@@ -268,19 +297,9 @@ Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDev
 Status check_inputs(const Step& step, Value* const* table) {
   for (const uint16_t position : step.required) {
     if (table[step.inputs[position]]->initialized()) continue;
-    size_t i = 0;
-    for (const Slot& slot : step.op->inputs()) {
-      for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
-        if (i != position) continue;
-        Location place;
-        place.slot = step.op->name_of(slot.name).str();
-        place.slot_index = static_cast<int>(k);
-        place.var = step.op->name_of(slot.args[k].name).str();
-        return Status(StatusCode::kExecution, "the input holds no value")
-            .at(std::move(place))
-            .with_hint("feed it, load parameters, or run the startup program");
-      }
-    }
+    return Status(StatusCode::kExecution, "the input holds no value")
+        .at(place_of(step, position))
+        .with_hint("feed it, load parameters, or run the startup program");
   }
   return Ok();
 }

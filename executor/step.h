@@ -26,6 +26,9 @@ struct Step {
   /// Inputs (by position) without which the op cannot run.
   llvm::SmallVector<uint16_t, 4> required;
 
+  /// Inputs (by position) that the kernel wants as dense tensors.
+  llvm::SmallVector<uint16_t, 4> dense;
+
   /// Inputs (by position) that the kernel wants in row-major order.
   llvm::SmallVector<uint16_t, 4> plain;
 

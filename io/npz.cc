@@ -327,9 +327,12 @@ Status add_value(NpzWriter& writer, const std::string& name, const Value& value)
     return writer.add_integers(name + ".height", rows->height, true);
   }
   if (const auto* const array = value.get_if<TensorArray>()) {
+    // readers of the archive count on a member for every element, even one that was never written
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor gap, Tensor::create(DType::kFloat32, {0}));
     for (size_t i = 0; i < array->size(); ++i) {
-      if (!(*array)[i].initialized()) continue;
-      MILLRACE_RETURN_IF_ERROR(writer.add_tensor(fmt::format("{}.{}", name, i), (*array)[i]));
+      const Tensor& element = (*array)[i];
+      MILLRACE_RETURN_IF_ERROR(
+          writer.add_tensor(fmt::format("{}.{}", name, i), element.initialized() ? element : gap));
     }
     return writer.add_integers(name + ".length", static_cast<int64_t>(array->size()), true);
   }

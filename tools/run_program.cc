@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   RunOptions options;
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
-    const auto runtime = millrace::executor::standard_runtime();
+    const auto runtime = millrace::executor::standard_runtime(options.allow_dir);
     if (!options.batch.empty()) return run_batch(tool, options, runtime);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
     return run_once(tool, options, runtime);

@@ -27,8 +27,9 @@ Status infer_hash(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 2));
-  ctx.set_output("Out", tensor_meta(DType::kInt64, {x.dims[0], ctx.attr<int32_t>("num_hash"), 1},
-                                    x.lod_level));
+  VarMeta out = x;
+  out.dims = {x.dims[0], ctx.attr<int32_t>("num_hash"), 1};
+  ctx.set_output("Out", std::move(out));
   return Ok();
 }
 
@@ -109,7 +110,7 @@ void add_ranking_ops(OpRegistry& registry) {
   registry.add(OpDef("hash")
                    .doc("xxHash of every row of ids, with several seeds, modulo mod_by")
                    .input("X", "ids [rows, length]")
-                   .output("Out", "int64 [rows, num_hash, 1]")
+                   .output("Out", "[rows, num_hash, 1], type of X")
                    .attr("num_hash", 1, "number of seeds")
                    .range(1)
                    .attr("mod_by", int64_t{100000}, "results are below it")

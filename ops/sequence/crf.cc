@@ -34,7 +34,9 @@ Status infer_crf(InferContext& ctx) {
   ctx.set_output("Alpha", same);
   ctx.set_output("EmissionExps", std::move(same));
   ctx.copy("Transition", "TransitionExps");
-  ctx.set_output("LogLikelihood", emission.dtype, {padded ? emission.dims[0] : -1, 1});
+  int64_t sequences = padded ? emission.dims[0] : -1;
+  if (!padded && !emission.lod.empty()) sequences = emission.lod.sequences(emission.lod.size() - 1);
+  ctx.set_output("LogLikelihood", emission.dtype, {sequences, 1});
   return Ok();
 }
 

@@ -15,7 +15,9 @@ Status infer_warpctc(InferContext& ctx) {
   if (classes >= 0 && blank >= classes) {
     return ctx.error("attribute 'blank' is {}, expected a class in [0, {})", blank, classes);
   }
-  ctx.set_output("Loss", logits.dtype, {padded ? logits.dims[1] : -1, 1});
+  int64_t sequences = padded ? logits.dims[1] : -1;
+  if (!padded && !logits.lod.empty()) sequences = logits.lod.sequences(logits.lod.size() - 1);
+  ctx.set_output("Loss", logits.dtype, {sequences, 1});
   VarMeta grad = logits;
   grad.lod_level = 0;
   ctx.set_output("WarpCTCGrad", std::move(grad));

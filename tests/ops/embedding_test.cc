@@ -59,7 +59,7 @@ TEST(Feature, Shapes) {
             "Y=f32[-1,7]");
   EXPECT_EQ(infer("cvm", "X=f32[-1,1] CVM=f32[-1,2]", "Y", {{"use_cvm", make_attr(false)}}),
             "'X' has shape [-1, 1], expected at least 2 columns, show and click");
-  EXPECT_EQ(infer("hash", "X=i32[5,2]@1", "Out", {{"num_hash", make_attr(3)}}), "Out=i64[5,3,1]@1");
+  EXPECT_EQ(infer("hash", "X=i32[5,2]@1", "Out", {{"num_hash", make_attr(3)}}), "Out=i32[5,3,1]@1");
   EXPECT_EQ(infer("sampling_id", "X=f32[5,4]", "Out"), "Out=i64[5]");
   EXPECT_EQ(infer("sampling_id", "X=f32[5,4]", "Out", {{"min", make_attr(1.0F)}}),
             "attribute 'min' is 1, expected less than 'max' 1");

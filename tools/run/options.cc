@@ -53,6 +53,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--devices", options.devices, "cpu:N")->type_name("DEVICES");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");
+  app.add_option("--allow-dir", options.allow_dir,
+                 "folder whose files the ops load and save may use")
+      ->type_name("DIR");
   app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
       ->type_name("N");
   app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");

@@ -37,6 +37,7 @@ struct RunOptions {
   bool print_plan = false;
   bool optimize = true;  ///< rewrite the program to run faster
   std::string devices = "cpu:1";
+  std::string allow_dir;  ///< that ops such as load and save may use
 };
 
 /// Adds the options to the tool.

@@ -5,6 +5,11 @@ namespace millrace::kernels {
 
 void add_feature_kernels(KernelRegistry& registry) {
   add_average_kernels(registry);
+  add_bilinear_kernels(registry);
+  add_fc_kernels(registry);
+  add_filter_by_instag_kernels(registry);
+  add_fused_elementwise_kernels(registry);
+  add_ranking_kernels(registry);
   add_sampling_kernels(registry);
 }
 

@@ -14,7 +14,7 @@
 namespace millrace::kernels {
 namespace {
 
-// A number as programs give it: exact for int64 where it is text without point and exponent.
+// A number as programs give it; the integer where a double cannot stand for it.
 struct Number {
   double real = 0;
   std::optional<int64_t> integer;
@@ -28,7 +28,11 @@ StatusOr<Number> parse_number(const KernelSetup& op, const std::string& text) {
     return op.error("attribute 'str_value' is '{}', expected a number", text);
   errno = 0;
   const int64_t integer = std::strtoll(text.c_str(), &end, 10);
-  if (*end == '\0' && errno == 0) number.integer = integer;
+  // As in the original, integers are what a double makes of them; those near the ends of i64, which
+  // a double rounds out of range, are taken as they are.
+  constexpr double kEnd = 9223372036854775808.0;
+  if (*end == '\0' && errno == 0 && (number.real >= kEnd || number.real < -kEnd))
+    number.integer = integer;
   return number;
 }
 

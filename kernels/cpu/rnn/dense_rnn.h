@@ -3,7 +3,7 @@
 #include <string>
 
 #include "kernels/cpu/gemm.h"
-#include "kernels/cpu/rnn/workspace.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 

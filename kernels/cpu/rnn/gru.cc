@@ -5,8 +5,8 @@
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/rnn/step_order.h"
-#include "kernels/cpu/rnn/workspace.h"
 #include "kernels/cpu/sequence/sequence.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
 // gru over LoD sequences.

@@ -4,7 +4,7 @@
 #include "kernels/cpu/rnn/gru_cell.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/rnn.h"
-#include "kernels/cpu/rnn/workspace.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
 // One step of gru.

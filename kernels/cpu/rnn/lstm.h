@@ -3,7 +3,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/step_order.h"
-#include "kernels/cpu/rnn/workspace.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
 /// lstm, and lstmp, which feeds back a projection of the hidden state. Without a projection the

@@ -4,6 +4,10 @@
 namespace millrace::kernels {
 
 void add_sequence_kernels(KernelRegistry& registry) {
+  add_chunk_eval_kernel(registry);
+  add_ctc_align_kernel(registry);
+  add_edit_distance_kernel(registry);
+  add_linear_chain_crf_kernels(registry);
   add_sequence_conv_kernels(registry);
   add_sequence_expand_kernels(registry);
   add_sequence_move_kernels(registry);
@@ -11,6 +15,8 @@ void add_sequence_kernels(KernelRegistry& registry) {
   add_sequence_pool_kernels(registry);
   add_sequence_softmax_kernels(registry);
   add_sequence_token_kernels(registry);
+  add_sequence_topk_kernels(registry);
+  add_warpctc_kernels(registry);
 }
 
 }  // namespace millrace::kernels

@@ -16,9 +16,9 @@ Lod with_last_level(const Lod& lod, LodLevel level);
 
 // Kernels of ops/sequence, a function a file.
 void add_chunk_eval_kernel(KernelRegistry& registry);
-void add_crf_decoding_kernel(KernelRegistry& registry);
 void add_ctc_align_kernel(KernelRegistry& registry);
 void add_edit_distance_kernel(KernelRegistry& registry);
+/// linear_chain_crf and crf_decoding.
 void add_linear_chain_crf_kernels(KernelRegistry& registry);
 void add_sequence_conv_kernels(KernelRegistry& registry);
 void add_sequence_expand_kernels(KernelRegistry& registry);

@@ -4,7 +4,7 @@
 
 #include "framework/tensor/tensor.h"
 
-namespace millrace::kernels::rnn {
+namespace millrace::kernels {
 
 /// Pieces of memory that a kernel keeps between calls.
 class Workspace {
@@ -17,8 +17,17 @@ class Workspace {
     return pieces_[slot].template data<T>();
   }
 
+  /// Memory of an output, or a piece where the program does not ask for the output or has it in
+  /// another size. Errors: kResource.
+  template <typename T>
+  StatusOr<T*> output_or_take(Tensor* output, size_t slot, int64_t count) {
+    if (output != nullptr && output->dtype() == kDTypeOf<T> && output->numel() == count)
+      return output->template data<T>();
+    return take<T>(slot, count);
+  }
+
  private:
   std::array<Tensor, 12> pieces_;
 };
 
-}  // namespace millrace::kernels::rnn
+}  // namespace millrace::kernels
