@@ -6,8 +6,8 @@ namespace millrace::kernels {
 
 // Kernels of ops/feature, a function a file.
 void add_average_kernels(KernelRegistry& registry);
+void add_batch_fc_kernels(KernelRegistry& registry);
 void add_bilinear_kernels(KernelRegistry& registry);
-void add_fc_kernels(KernelRegistry& registry);
 void add_filter_by_instag_kernels(KernelRegistry& registry);
 void add_fused_elementwise_kernels(KernelRegistry& registry);
 void add_ranking_kernels(KernelRegistry& registry);

@@ -5,8 +5,8 @@ namespace millrace::kernels {
 
 void add_feature_kernels(KernelRegistry& registry) {
   add_average_kernels(registry);
+  add_batch_fc_kernels(registry);
   add_bilinear_kernels(registry);
-  add_fc_kernels(registry);
   add_filter_by_instag_kernels(registry);
   add_fused_elementwise_kernels(registry);
   add_ranking_kernels(registry);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/onednn.h"
@@ -62,6 +63,7 @@ struct Fc {
   ArgIndex bias;
   ArgIndex out;
   size_t row_dims = 1;
+  int64_t padding = 0;  ///< rows and columns of W that stand for nothing
   Activation activation = Activation::kNone;
 };
 
@@ -78,9 +80,9 @@ StatusOr<Shape> shape_of(const KernelContext& ctx, const Fc& fc) {
   const Tensor* const bias = ctx.find_in(fc.bias);
   if (x.rank() <= fc.row_dims || w.rank() != 2 || x.dtype() != w.dtype())
     return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
-  Shape shape{1, 1, w.dim(1)};
+  Shape shape{1, 1, w.dim(1) - fc.padding};
   for (size_t i = 0; i < x.rank(); ++i) (i < fc.row_dims ? shape.rows : shape.inner) *= x.dim(i);
-  if (shape.inner != w.dim(0))
+  if (shape.inner != w.dim(0) - fc.padding || shape.columns < 0)
     return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
   if (bias != nullptr && (bias->numel() != shape.columns || bias->dtype() != x.dtype()))
     return ctx.error("Bias must have {} elements of the type of Input, found {}", shape.columns,
@@ -125,15 +127,33 @@ Status run_other(const KernelContext& ctx, const Fc& fc, const Shape& s,
   });
 }
 
+Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& gemm) {
+  const Tensor& x = ctx.in(fc.x);
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    Tensor& out = ctx.out(fc.out);
+    MILLRACE_RETURN_IF_ERROR(gemm(ctx.device(),
+                                  {.rows = s.rows,
+                                   .columns = s.columns,
+                                   .inner = s.inner,
+                                   .b_stride = s.columns + fc.padding},
+                                  x.data<T>(), ctx.in(fc.w).data<T>(), out.data<T>()));
+    finish<T>(fc.activation, bias == nullptr ? nullptr : bias->data<T>(), s.columns, out.numel(),
+              out.data<T>());
+    return Ok();
+  });
+}
+
 StatusOr<Kernel> fc(const KernelSetup& op) {
-  if (op.attr<bool>("padding_weights"))
-    return Status(StatusCode::kUnimplemented, "no kernel for padding_weights");
   Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.output("Out")};
   fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
+  fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
   MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
-  return Kernel([fc, products = std::make_shared<Products>(),
+  return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(ctx, fc));
+    if (fc.padding > 0) return run_padded(ctx, fc, shape, *gemm);
     const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
     if (ctx.in(fc.x).dtype() == DType::kFloat32 && !empty)
       return run_float(ctx, fc, shape, *products);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <optional>
 
 #include "kernels/cpu/int_list.h"
@@ -21,6 +22,9 @@ struct Bounds {
     const bool strided = op.def().find_attr("strides") != nullptr;
     if (strided) strides.emplace(op, "strides", "StridesTensor", "StridesTensorList");
     dynamic = starts.dynamic() || ends.dynamic() || (strides && strides->dynamic());
+    // inference leaves such dims open, even though the attributes say where they are cut
+    const auto flags = op.attr<std::vector<int64_t>>("infer_flags");
+    dynamic |= std::any_of(flags.begin(), flags.end(), [](int64_t flag) { return flag < 0; });
   }
 
   StatusOr<Cuts> read(const KernelContext& ctx, llvm::ArrayRef<int64_t> dims) const {

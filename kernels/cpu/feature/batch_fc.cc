@@ -1,59 +1,20 @@
 #include <algorithm>
 #include <memory>
-#include <string>
 
 #include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
-// Products with a bias: of one matrix, and of one for each slot.
+// batch_fc: a product with a bias for each slot.
 namespace millrace::kernels {
 namespace {
 
 template <typename T>
-void add_bias(const T* bias, int64_t rows, int64_t columns, bool relu, T* out) {
+void add_bias(const T* bias, int64_t rows, int64_t columns, T* out) {
   for (int64_t r = 0; r < rows; ++r) {
-    T* const row = out + r * columns;
-    if (bias != nullptr) {
-      for (int64_t c = 0; c < columns; ++c) row[c] += bias[c];
-    }
-    if (!relu) continue;
-    for (int64_t c = 0; c < columns; ++c) row[c] = row[c] > T(0) ? row[c] : T(0);
+    for (int64_t c = 0; c < columns; ++c) out[r * columns + c] += bias[c];
   }
-}
-
-StatusOr<Kernel> fc(const KernelSetup& op) {
-  const ArgIndex input = op.input("Input");
-  const ArgIndex weight = op.input("W");
-  const ArgIndex bias = op.input("Bias");
-  const ArgIndex out = op.output("Out");
-  const bool relu = op.attr<std::string>("activation_type") == "relu";
-  // rows and columns of W that stand for nothing
-  const int64_t surplus = op.attr<bool>("padding_weights") ? 4 : 0;
-  auto gemm = std::make_shared<Gemm>();
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    const Tensor& x = ctx.in(input);
-    const Tensor& w = ctx.in(weight);
-    const Tensor* const b = ctx.find_in(bias);
-    GemmShape shape;
-    shape.inner = w.dim(0) - surplus;
-    shape.columns = w.dim(1) - surplus;
-    shape.rows = shape.inner <= 0 ? 0 : x.numel() / shape.inner;
-    shape.b_stride = w.dim(1);
-    if (shape.inner < 1 || shape.columns < 0 || shape.rows * shape.inner != x.numel() ||
-        w.dtype() != x.dtype() || ctx.out(out).numel() != shape.rows * shape.columns)
-      return ctx.error("W {} does not fit Input {}", describe(w), describe(x));
-    if (b != nullptr && (b->numel() != shape.columns || b->dtype() != x.dtype()))
-      return ctx.error("Bias must have {} elements, found {}", shape.columns, describe(*b));
-    return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
-      using T = typename decltype(tag)::type;
-      T* const to = ctx.out(out).data<T>();
-      MILLRACE_RETURN_IF_ERROR((*gemm)(ctx.device(), shape, x.data<T>(), w.data<T>(), to));
-      add_bias(b == nullptr ? nullptr : b->data<T>(), shape.rows, shape.columns, relu, to);
-      return Ok();
-    });
-  });
 }
 
 struct SlotDims {
@@ -93,8 +54,7 @@ StatusOr<Kernel> batch_fc(const KernelSetup& op) {
         MILLRACE_RETURN_IF_ERROR(
             (*gemm)(ctx.device(), {.rows = d.rows, .columns = d.columns, .inner = d.width},
                     x.data<T>() + s * d.rows * d.width, w.data<T>() + s * d.width * d.columns, to));
-        add_bias(b == nullptr ? nullptr : b->data<T>() + s * d.columns, d.rows, d.columns, false,
-                 to);
+        if (b != nullptr) add_bias(b->data<T>() + s * d.columns, d.rows, d.columns, to);
       }
       return Ok();
     });
@@ -169,8 +129,7 @@ StatusOr<Kernel> batch_fc_grad(const KernelSetup& op) {
 
 }  // namespace
 
-void add_fc_kernels(KernelRegistry& registry) {
-  registry.add("fc", fc);
+void add_batch_fc_kernels(KernelRegistry& registry) {
   registry.add("batch_fc", batch_fc);
   registry.add("batch_fc_grad", batch_fc_grad);
 }
