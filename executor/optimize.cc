@@ -9,8 +9,8 @@ namespace millrace::executor {
 namespace {
 
 // In the order in which they run; all of them take the option `keep`.
-constexpr const char* kForInference[] = {"fuse-fc"};
-constexpr const char* kForTraining[] = {"drop-shape-inputs", "fuse-fc"};
+constexpr const char* kForInference[] = {"fuse-attention", "fuse-fc"};
+constexpr const char* kForTraining[] = {"fuse-attention", "drop-shape-inputs", "fuse-fc"};
 
 bool writes_persistable(const Program& program) {
   for (const Block& block : program.blocks()) {

@@ -210,6 +210,14 @@ std::shared_ptr<const Layout> Primitive::layout(Arg arg) const {
   return nullptr;
 }
 
+Status multiply(const SmallProduct& spec, const float* a, const float* b, float* c) {
+  omp_set_num_threads(1);
+  const auto status = dnnl_sgemm(spec.a_transposed ? 'T' : 'N', spec.b_transposed ? 'T' : 'N',
+                                 spec.rows, spec.columns, spec.inner, spec.alpha, a, spec.a_stride,
+                                 b, spec.b_stride, 0.0F, c, spec.c_stride);
+  return status == dnnl_success ? Ok() : failed(status);
+}
+
 StatusOr<Library*> library_of(CpuDevice& device) {
   auto& held = device.library<MaybeLibrary>();
   // Primitives are made for the number of threads that is set at that time.

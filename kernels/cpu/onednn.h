@@ -118,6 +118,22 @@ struct Product {
 /// kSrc, kWeights[, kBias] -> kDst.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
+/// c = alpha * op(a) x op(b), all row-major, rows of a matrix a stride apart, in elements.
+struct SmallProduct {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t inner = 0;
+  bool a_transposed = false;  ///< a is [inner, rows]
+  bool b_transposed = false;  ///< b is [columns, inner]
+  int64_t a_stride = 0;
+  int64_t b_stride = 0;
+  int64_t c_stride = 0;
+  float alpha = 1.0F;
+};
+/// Multiplies on the calling thread, with nothing prepared: for kernels that spread many small
+/// matrices over threads themselves. Matrices must not be empty. Errors: kResource, kExecution.
+Status multiply(const SmallProduct& spec, const float* a, const float* b, float* c);
+
 /// Primitives (or other prepared things) of one kernel by the dims they were made for; the one used
 /// last is found first. The oldest go when there are too many.
 template <typename T>

@@ -13,6 +13,8 @@ OpDef unpool();
 
 /// batch_norm, sync_batch_norm, inplace_abn and their gradient ops
 void add_batch_norm_ops(OpRegistry& registry);
+/// multi_head_attention
+void add_attention_ops(OpRegistry& registry);
 /// affine_channel, lrn, maxout
 void add_channel_ops(OpRegistry& registry);
 /// conv2d, depthwise_conv2d, conv3d

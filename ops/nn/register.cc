@@ -4,6 +4,7 @@
 namespace millrace::ops {
 
 void register_nn(OpRegistry& registry) {
+  add_attention_ops(registry);
   add_batch_norm_ops(registry);
   add_channel_ops(registry);
   add_conv_ops(registry);

@@ -304,5 +304,39 @@ TEST(Fc, SaysWhatDoesNotFit) {
   EXPECT_THAT(op.run_text(), HasSubstr("Bias must have 3 elements of the type of Input, found"));
 }
 
+RunOp attention_op(DType dtype) {
+  RunOp op("multi_head_attention");
+  op.in("Q", {2, 3, 4}, waves(24), dtype).in("K", {2, 5, 4}, waves(40, 1), dtype);
+  op.in("V", {2, 5, 6}, waves(60, 2), dtype).in("Mask", {2, 1, 3, 1}, waves(6, 3), dtype);
+  op.out("Out").out("Probs").attr("heads", 2).attr("scale", 0.5F);
+  return op;
+}
+
+TEST(Attention, HasTheGradientOfItsFormula) {
+  EXPECT_LT(attention_op(kF64).gradient_error({"Q", "K", "V"}, "Out0"), 1e-6);
+}
+
+TEST(Attention, IsTheSameInFloatsOnThreadsAndWithoutProbs) {
+  RunOp expected = attention_op(kF64);
+  ASSERT_EQ(expected.run_text(), "ok");
+  RunOp op = attention_op(DType::kFloat32);
+  ASSERT_EQ(op.run_text(2), "ok");
+  EXPECT_THAT(op.values("Out0"), Pointwise(DoubleNear(1e-5), expected.values("Out0")));
+  EXPECT_THAT(op.values("Probs0"), Pointwise(DoubleNear(1e-5), expected.values("Probs0")));
+  // softmax of two equal scores, and of one that the mask takes out
+  RunOp small("multi_head_attention");
+  small.in("Q", {1, 1, 1}, {0}).in("K", {1, 3, 1}, {1}).in("V", {1, 3, 1}, {1, 2, 30}).out("Out");
+  small.in("Mask", {1, 1, 1, 3}, {0, 0, -1e9});
+  ASSERT_EQ(small.run_text(), "ok");
+  EXPECT_THAT(small.values("Out0"), ElementsAre(DoubleNear(1.5, 1e-6)));
+}
+
+TEST(Attention, SaysWhatDoesNotFit) {
+  RunOp op("multi_head_attention");
+  op.in("Q", {1, 2, 2}, {1}).in("K", {1, 3, 2}, {1}).in("V", {1, 3, 2}, {1}).out("Out");
+  op.in("Mask", {1, 1, 3, 3}, {0});
+  EXPECT_THAT(op.run_text(), HasSubstr("cannot be broadcast to [1, 1, 2, 3]"));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

@@ -4,6 +4,7 @@ namespace millrace::transpiler {
 
 void register_fusions(PassRegistry& passes) {
   register_drop_shape_inputs(passes);
+  register_fuse_attention(passes);
   register_fuse_fc(passes);
 }
 

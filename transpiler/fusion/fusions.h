@@ -8,6 +8,7 @@
 namespace millrace::transpiler {
 
 void register_drop_shape_inputs(PassRegistry& passes);
+void register_fuse_attention(PassRegistry& passes);
 void register_fuse_fc(PassRegistry& passes);
 
 /// Adds all of them.

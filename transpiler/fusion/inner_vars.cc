@@ -33,10 +33,9 @@ bool InnerVars::contains(llvm::StringRef name) const {
 }
 
 Op* InnerVars::writer(llvm::StringRef name) const {
-  const Var* const var = name.empty() ? nullptr : block_.find_var(name);
-  if (var == nullptr || var->persistable() || var->kind() != VarKind::kLodTensor ||
-      outside_.contains(var->id()))
-    return nullptr;
+  if (!is_plain(name)) return nullptr;
+  const Var* const var = block_.find_var(name);
+  if (var->persistable() || var->kind() != VarKind::kLodTensor) return nullptr;
   const auto writers = block_.writers_of(name);
   if (writers.size() != 1 || writers.front()->reads(name)) return nullptr;
   const auto readers = block_.readers_of(name);
@@ -51,13 +50,25 @@ Op* InnerVars::only_reader(llvm::StringRef name) const {
   return readers.front();
 }
 
-void InnerVars::erase(Op& op) const {
+bool InnerVars::is_plain(llvm::StringRef name) const {
+  const Var* const var = name.empty() ? nullptr : block_.find_var(name);
+  return var != nullptr && !outside_.contains(var->id());
+}
+
+void InnerVars::erase_outputs(Op& op, llvm::StringRef but) const {
   llvm::SmallVector<Var*, 2> gone;
   for (const llvm::StringRef name : op.output_names()) {
-    if (writer(name) == &op) gone.push_back(block_.find_var(name));
+    if (name != but && writer(name) == &op) gone.push_back(block_.find_var(name));
   }
-  block_.erase(op);
+  llvm::SmallVector<std::string, 2> slots;
+  for (const Slot& slot : op.outputs()) slots.push_back(op.name_of(slot.name).str());
+  for (const std::string& slot : slots) op.remove_output(slot);
   for (Var* const var : gone) block_.erase(*var);
+}
+
+void InnerVars::erase(Op& op, llvm::StringRef but) const {
+  erase_outputs(op, but);
+  block_.erase(op);
 }
 
 void turn_into(Op& op, llvm::StringRef type) {

@@ -26,8 +26,14 @@ class InnerVars {
   [[nodiscard]] Op* writer(llvm::StringRef name) const;
   /// The one op that reads an inner var, in one place; null for other vars.
   [[nodiscard]] Op* only_reader(llvm::StringRef name) const;
-  /// Erases an op, and the declarations of those inner vars that it alone wrote.
-  void erase(Op& op) const;
+  /// True for a declared var of block 0 that no other block and no attribute mentions, and that is
+  /// not kept.
+  [[nodiscard]] bool is_plain(llvm::StringRef name) const;
+  /// Erases an op, and the declarations of those inner vars that it wrote.
+  /// \param but  var that stays declared; empty: none
+  void erase(Op& op, llvm::StringRef but = {}) const;
+  /// Takes the outputs from an op, and erases the declarations of the inner vars among them.
+  void erase_outputs(Op& op, llvm::StringRef but = {}) const;
 
  private:
   Block& block_;

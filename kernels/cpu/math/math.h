@@ -7,6 +7,8 @@ namespace millrace::kernels {
 // Kernels of ops/math, a function a file.
 
 /// cast.
+/// multi_head_attention with its gradient.
+void add_attention(KernelRegistry& registry);
 void add_cast(KernelRegistry& registry);
 /// clip with its gradient.
 void add_clip(KernelRegistry& registry);

@@ -4,6 +4,7 @@
 namespace millrace::kernels {
 
 void add_math_kernels(KernelRegistry& registry) {
+  add_attention(registry);
   add_cast(registry);
   add_clip(registry);
   add_cos_sim(registry);

@@ -1,0 +1,283 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/math/math.h"
+#include "kernels/cpu/onednn.h"
+#include "kernels/cpu/sums.h"
+#include "kernels/cpu/vector_math.h"
+#include "kernels/dispatch.h"
+#include "kernels/kernel.h"
+
+// Heads are worked on one by one, so that the scores of a head stay in the cache from the product
+// that makes them to the one that uses them, and no tensor is transposed: rows of a head stand
+// heads * width elements apart.
+namespace millrace::kernels {
+namespace {
+
+struct Sizes {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t width = 0;    // of a row of Q and K in one head
+  int64_t v_width = 0;  // of V
+
+  [[nodiscard]] int64_t count() const { return batch * heads; }
+  [[nodiscard]] int64_t scores() const { return rows * columns; }
+  [[nodiscard]] int64_t q_stride() const { return heads * width; }
+  [[nodiscard]] int64_t v_stride() const { return heads * v_width; }
+  // Where the matrix of a head starts in a tensor with so many rows.
+  [[nodiscard]] int64_t offset(int64_t head, int64_t matrix_rows, int64_t head_width) const {
+    return (head / heads * matrix_rows * heads + head % heads) * head_width;
+  }
+};
+
+StatusOr<Sizes> sizes_of(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads) {
+  const bool fits = q.rank() == 3 && k.rank() == 3 && v.rank() == 3 && q.dim(0) == k.dim(0) &&
+                    q.dim(2) == k.dim(2) && k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1) &&
+                    q.dim(2) % heads == 0 && v.dim(2) % heads == 0 && q.dtype() == k.dtype() &&
+                    q.dtype() == v.dtype();
+  if (!fits) {
+    return KernelContext::error("Q {}, K {} and V {} do not go together with {} heads", describe(q),
+                                describe(k), describe(v), heads);
+  }
+  return Sizes{q.dim(0), heads, q.dim(1), k.dim(1), q.dim(2) / heads, v.dim(2) / heads};
+}
+
+using dnn::multiply;
+// Without a library for doubles, which are there to be compared with.
+Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, double* c) {
+  for (int64_t i = 0; i < p.rows; ++i) {
+    for (int64_t j = 0; j < p.columns; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < p.inner; ++k) {
+        sum += a[p.a_transposed ? k * p.a_stride + i : i * p.a_stride + k] *
+               b[p.b_transposed ? j * p.b_stride + k : k * p.b_stride + j];
+      }
+      c[i * p.c_stride + j] = static_cast<double>(p.alpha) * sum;
+    }
+  }
+  return Ok();
+}
+
+// Adds the mask of one row to its scores and takes softmax; as softmax does, exponents are cut
+// at -64.
+template <typename T>
+void softmax_row(T* x, const T* mask, bool mask_advances, int64_t count) {
+  if (mask != nullptr && mask_advances) {
+    for (int64_t i = 0; i < count; ++i) x[i] += mask[i];
+  } else if (mask != nullptr) {
+    for (int64_t i = 0; i < count; ++i) x[i] += *mask;
+  }
+  const T top = combine_lanes(x, count, -std::numeric_limits<T>::infinity(),
+                              [](T a, T b) { return a > b ? a : b; });
+  for (int64_t i = 0; i < count; ++i) {
+    const T rest = x[i] - top;
+    x[i] = vmath::exp(rest < T(-64) ? T(-64) : rest);
+  }
+  const T scale = T(1) / sum_of(x, count);
+  for (int64_t i = 0; i < count; ++i) x[i] *= scale;
+}
+
+// What is added to the scores: offsets in elements from batch to batch and so on, 0 where it
+// repeats.
+struct Mask {
+  const Tensor* tensor = nullptr;
+  std::array<int64_t, 4> stride = {};
+
+  template <typename T>
+  [[nodiscard]] const T* row(const Sizes& s, int64_t head, int64_t row) const {
+    if (tensor == nullptr) return nullptr;
+    return tensor->data<T>() + head / s.heads * stride[0] + head % s.heads * stride[1] +
+           row * stride[2];
+  }
+};
+
+StatusOr<Mask> mask_of(const Tensor* tensor, const Sizes& s, DType dtype) {
+  Mask mask{tensor, {}};
+  if (tensor == nullptr) return mask;
+  const std::array<int64_t, 4> dims = {s.batch, s.heads, s.rows, s.columns};
+  bool fits = tensor->rank() == 4 && tensor->dtype() == dtype;
+  int64_t stride = 1;
+  for (size_t i = 4; fits && i-- > 0;) {
+    fits = tensor->dim(i) == 1 || tensor->dim(i) == dims[i];
+    mask.stride[i] = tensor->dim(i) == 1 ? 0 : stride;
+    stride *= tensor->dim(i);
+  }
+  if (!fits) {
+    return KernelContext::error("Mask {} cannot be broadcast to [{}, {}, {}, {}]",
+                                describe(*tensor), s.batch, s.heads, s.rows, s.columns);
+  }
+  return mask;
+}
+
+// Calls body(head, scratch) for every head, with scratch memory of so many elements a thread;
+// stops at the first error of a thread.
+template <typename T, typename Body>
+Status each_head(CpuDevice& device, const Sizes& s, int64_t scratch_elements, Body&& body) {
+  const int64_t parts = std::min<int64_t>(device.threads(), s.count());
+  MILLRACE_ASSIGN_OR_RETURN(
+      std::byte* const memory,
+      device.scratch(static_cast<size_t>(parts * scratch_elements) * sizeof(T)));
+  std::vector<Status> statuses(static_cast<size_t>(parts));
+  device.parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t part = begin; part < end; ++part) {
+      T* const scratch = reinterpret_cast<T*>(memory) + part * scratch_elements;
+      Status& status = statuses[static_cast<size_t>(part)];
+      const int64_t last = s.count() * (part + 1) / parts;
+      for (int64_t head = s.count() * part / parts; head < last && status.ok(); ++head)
+        status = body(head, scratch);
+    }
+  });
+  for (Status& status : statuses) MILLRACE_RETURN_IF_ERROR(std::move(status));
+  return Ok();
+}
+
+struct Forward {
+  ArgIndex q, k, v, mask, out, probs;
+  int64_t heads;
+  float scale;
+};
+
+template <typename T>
+Status run_forward(const KernelContext& ctx, const Forward& args, const Sizes& s,
+                   const Mask& mask) {
+  const T* const q = ctx.in(args.q).data<T>();
+  const T* const k = ctx.in(args.k).data<T>();
+  const T* const v = ctx.in(args.v).data<T>();
+  T* const out = ctx.out(args.out).data<T>();
+  Tensor* const kept = ctx.find_out(args.probs);
+  T* const probs = kept == nullptr ? nullptr : kept->data<T>();
+  const dnn::SmallProduct scores{s.rows,       s.columns,    s.width,   false,     true,
+                                 s.q_stride(), s.q_stride(), s.columns, args.scale};
+  const dnn::SmallProduct values{s.rows,    s.v_width,    s.columns,    false, false,
+                                 s.columns, s.v_stride(), s.v_stride(), 1.0F};
+  return each_head<T>(
+      ctx.device(), s, probs == nullptr ? s.scores() : 0, [&](int64_t head, T* scratch) -> Status {
+        T* const p = probs == nullptr ? scratch : probs + head * s.scores();
+        MILLRACE_RETURN_IF_ERROR(multiply(scores, q + s.offset(head, s.rows, s.width),
+                                          k + s.offset(head, s.columns, s.width), p));
+        for (int64_t r = 0; r < s.rows; ++r)
+          softmax_row(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0, s.columns);
+        return multiply(values, p, v + s.offset(head, s.columns, s.v_width),
+                        out + s.offset(head, s.rows, s.v_width));
+      });
+}
+
+StatusOr<Kernel> attention(const KernelSetup& op) {
+  const Forward args{op.input("Q"),
+                     op.input("K"),
+                     op.input("V"),
+                     op.input("Mask"),
+                     op.output("Out"),
+                     op.output("Probs"),
+                     op.attr<int32_t>("heads"),
+                     op.attr<float>("scale")};
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    const Tensor& q = ctx.in(args.q);
+    MILLRACE_ASSIGN_OR_RETURN(const Sizes s,
+                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+    MILLRACE_ASSIGN_OR_RETURN(const Mask mask, mask_of(ctx.find_in(args.mask), s, q.dtype()));
+    Tensor& out = ctx.out(args.out);
+    if (out.numel() == 0) return Ok();
+    if (s.columns == 0 || s.width == 0)
+      return ctx.error("Q {} and K {} leave nothing to choose from", describe(q),
+                       describe(ctx.in(args.k)));
+    return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
+      return run_forward<typename decltype(tag)::type>(ctx, args, s, mask);
+    });
+  });
+}
+
+struct Backward {
+  ArgIndex q, k, v, probs, dout, dq, dk, dv;
+  int64_t heads;
+  float scale;
+};
+
+// dp = p * (dp - sum of p * dp) for a row.
+template <typename T>
+void softmax_grad_row(const T* p, T* dp, int64_t count) {
+  const T dot = lane_sum<T>(count, [p, dp](int64_t i) { return p[i] * dp[i]; });
+  for (int64_t i = 0; i < count; ++i) dp[i] = p[i] * (dp[i] - dot);
+}
+
+template <typename T>
+Status run_backward(const KernelContext& ctx, const Backward& args, const Sizes& s) {
+  const T* const q = ctx.in(args.q).data<T>();
+  const T* const k = ctx.in(args.k).data<T>();
+  const T* const v = ctx.in(args.v).data<T>();
+  const T* const probs = ctx.in(args.probs).data<T>();
+  const T* const dout = ctx.in(args.dout).data<T>();
+  const auto data = [&](ArgIndex arg) {
+    Tensor* const tensor = ctx.find_out(arg);
+    return tensor == nullptr ? nullptr : tensor->data<T>();
+  };
+  T* const dq = data(args.dq);
+  T* const dk = data(args.dk);
+  T* const dv = data(args.dv);
+  const dnn::SmallProduct to_dv{s.columns, s.v_width,    s.rows,       true, false,
+                                s.columns, s.v_stride(), s.v_stride(), 1.0F};
+  const dnn::SmallProduct to_dp{s.rows,       s.columns,    s.v_width, false, true,
+                                s.v_stride(), s.v_stride(), s.columns, 1.0F};
+  const dnn::SmallProduct to_dq{s.rows,    s.width,      s.columns,    false,     false,
+                                s.columns, s.q_stride(), s.q_stride(), args.scale};
+  const dnn::SmallProduct to_dk{s.columns, s.width,      s.rows,       true,      false,
+                                s.columns, s.q_stride(), s.q_stride(), args.scale};
+  return each_head<T>(ctx.device(), s, s.scores(), [&](int64_t head, T* dp) -> Status {
+    const T* const p = probs + head * s.scores();
+    const int64_t at_q = s.offset(head, s.rows, s.width);
+    const int64_t at_k = s.offset(head, s.columns, s.width);
+    const int64_t at_v = s.offset(head, s.columns, s.v_width);
+    const int64_t at_out = s.offset(head, s.rows, s.v_width);
+    if (dv != nullptr) MILLRACE_RETURN_IF_ERROR(multiply(to_dv, p, dout + at_out, dv + at_v));
+    if (dq == nullptr && dk == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(multiply(to_dp, dout + at_out, v + at_v, dp));
+    for (int64_t r = 0; r < s.rows; ++r)
+      softmax_grad_row(p + r * s.columns, dp + r * s.columns, s.columns);
+    if (dq != nullptr) MILLRACE_RETURN_IF_ERROR(multiply(to_dq, dp, k + at_k, dq + at_q));
+    return dk == nullptr ? Ok() : multiply(to_dk, dp, q + at_q, dk + at_k);
+  });
+}
+
+StatusOr<Kernel> attention_grad(const KernelSetup& op) {
+  const Backward args{op.input("Q"),          op.input("K"),        op.input("V"),
+                      op.input("Probs"),      op.input("Out@GRAD"), op.output("Q@GRAD"),
+                      op.output("K@GRAD"),    op.output("V@GRAD"),  op.attr<int32_t>("heads"),
+                      op.attr<float>("scale")};
+  if (!args.q || !args.k || !args.v || !args.probs || !args.dout)
+    return op.error("expected inputs Q, K, V, Probs and Out@GRAD");
+  return Kernel([args](const KernelContext& ctx) -> Status {
+    const Tensor& q = ctx.in(args.q);
+    const Tensor& probs = ctx.in(args.probs);
+    const Tensor& dout = ctx.in(args.dout);
+    MILLRACE_ASSIGN_OR_RETURN(const Sizes s,
+                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+    if (probs.numel() != s.count() * s.scores() || probs.dtype() != q.dtype() ||
+        dout.numel() != s.count() * s.rows * s.v_width || dout.dtype() != q.dtype()) {
+      return ctx.error("Probs {} and Out@GRAD {} do not go with Q {}", describe(probs),
+                       describe(dout), describe(q));
+    }
+    if (s.count() == 0 || s.scores() == 0 || s.width == 0 || s.v_width == 0) {
+      for (const ArgIndex arg : {args.dq, args.dk, args.dv}) {
+        if (Tensor* const out = ctx.find_out(arg))
+          std::fill_n(out->raw(), out->bytes(), std::byte{});
+      }
+      return Ok();
+    }
+    return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
+      return run_backward<typename decltype(tag)::type>(ctx, args, s);
+    });
+  });
+}
+
+}  // namespace
+
+void add_attention(KernelRegistry& registry) {
+  registry.add("multi_head_attention", attention);
+  registry.add("multi_head_attention_grad", attention_grad);
+}
+
+}  // namespace millrace::kernels
