@@ -31,7 +31,8 @@ function(millrace_shared name)
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 endfunction()
 millrace_shared(transpiler millrace_framework millrace_ops millrace_transpiler)
-millrace_shared(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_executor)
+millrace_shared(runtime millrace_framework millrace_ops millrace_kernels millrace_io millrace_frontend
+                millrace_executor)
 
 # headers keep their folder: <millrace/transpiler/x.h>
 file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/public_headers.txt headers REGEX "^[^#]")

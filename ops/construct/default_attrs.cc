@@ -7,51 +7,64 @@ namespace {
 
 // Settings of the original's kernels: which ops write them, and what.
 struct Setting {
+  enum class Kind { kFloat32, kAnyLayout, kTrue, kOne, kOneList, kWorkspace };
   llvm::StringLiteral op;  ///< a type, or the beginning of types if it ends in '_'
   llvm::StringLiteral attr;
-  enum class Kind { kOne, kOneList, kFloat32Name, kSix, kWorkspace } kind;
+  Kind kind;
 };
-constexpr auto kOne = Setting::Kind::kOne;
-constexpr auto kName = Setting::Kind::kFloat32Name;
+using Kind = Setting::Kind;
 
 constexpr std::array kSettings = {
-    Setting{"clip", "mkldnn_data_type", kName},
-    Setting{"concat", "mkldnn_data_type", kName},
-    Setting{"conv2d", "mkldnn_data_type", kName},
-    Setting{"conv2d", "Scale_in", kOne},
-    Setting{"conv2d", "Scale_out", kOne},
-    Setting{"conv2d", "Scale_in_eltwise", kOne},
-    Setting{"conv2d", "Scale_weights", Setting::Kind::kOneList},
-    Setting{"conv2d", "fuse_brelu_threshold", Setting::Kind::kSix},
-    Setting{"conv2d", "workspace_size_MB", Setting::Kind::kWorkspace},
-    Setting{"elementwise_", "mkldnn_data_type", kName},
-    Setting{"elementwise_", "Scale_x", kOne},
-    Setting{"elementwise_", "Scale_y", kOne},
-    Setting{"elementwise_", "Scale_out", kOne},
-    Setting{"gelu", "mkldnn_data_type", kName},
-    Setting{"layer_norm", "mkldnn_data_type", kName},
-    Setting{"matmul_v2", "mkldnn_data_type", kName},
-    Setting{"mul", "scale_x", kOne},
-    Setting{"mul", "scale_y", Setting::Kind::kOneList},
-    Setting{"mul", "scale_out", kOne},
-    Setting{"pool2d", "mkldnn_data_type", kName},
-    Setting{"slice", "mkldnn_data_type", kName},
-    Setting{"softmax", "mkldnn_data_type", kName},
-    Setting{"sum", "mkldnn_data_type", kName},
-    Setting{"transpose2", "mkldnn_data_type", kName},
+    Setting{"clip", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"concat", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"conv2d", "use_cudnn", Kind::kTrue},
+    Setting{"conv2d", "workspace_size_MB", Kind::kWorkspace},
+    Setting{"conv2d_transpose", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"conv2d_transpose", "use_cudnn", Kind::kTrue},
+    Setting{"conv2d_transpose", "workspace_size_MB", Kind::kWorkspace},
+    Setting{"depthwise_conv2d", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"depthwise_conv2d", "Scale_in", Kind::kOne},
+    Setting{"depthwise_conv2d", "Scale_in_eltwise", Kind::kOne},
+    Setting{"depthwise_conv2d", "Scale_out", Kind::kOne},
+    Setting{"depthwise_conv2d", "Scale_weights", Kind::kOneList},
+    Setting{"depthwise_conv2d", "workspace_size_MB", Kind::kWorkspace},
+    Setting{"elementwise_", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"elementwise_", "Scale_out", Kind::kOne},
+    Setting{"elementwise_", "Scale_x", Kind::kOne},
+    Setting{"elementwise_", "Scale_y", Kind::kOne},
+    Setting{"gelu", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"layer_norm", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"matmul_v2", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"mul", "scale_out", Kind::kOne},
+    Setting{"mul", "scale_x", Kind::kOne},
+    Setting{"mul", "scale_y", Kind::kOneList},
+    Setting{"pool2d", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"prelu", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"reshape2", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"sequence_softmax", "data_format", Kind::kAnyLayout},
+    Setting{"slice", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"softmax", "data_format", Kind::kAnyLayout},
+    Setting{"softmax", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"softmax", "use_cudnn", Kind::kTrue},
+    Setting{"squeeze2", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"sum", "mkldnn_data_type", Kind::kFloat32},
+    Setting{"transpose2", "data_format", Kind::kAnyLayout},
+    Setting{"transpose2", "mkldnn_data_type", Kind::kFloat32},
 };
 
-AttrValue value_of(Setting::Kind kind) {
+AttrValue value_of(Kind kind) {
   switch (kind) {
-    case Setting::Kind::kOne:
-      return make_attr(1.0F);
-    case Setting::Kind::kOneList:
-      return make_attr(std::vector<float>{1.0F});
-    case Setting::Kind::kFloat32Name:
+    case Kind::kFloat32:
       return make_attr("float32");
-    case Setting::Kind::kSix:
-      return make_attr(6.0F);
-    case Setting::Kind::kWorkspace:
+    case Kind::kAnyLayout:
+      return make_attr("AnyLayout");
+    case Kind::kTrue:
+      return make_attr(true);
+    case Kind::kOne:
+      return make_attr(1.0F);
+    case Kind::kOneList:
+      return make_attr(std::vector<float>{1.0F});
+    case Kind::kWorkspace:
       return make_attr(int32_t{512});
   }
   return {};

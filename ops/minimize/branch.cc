@@ -20,6 +20,13 @@ std::vector<std::string> names_from_outside(const Block& block) {
   return names;
 }
 
+// A temporary of that type and shape.
+VarSpec spec_like(const Var& var) {
+  VarSpec spec = VarSpec::tensor(var.dtype(), var.dims());
+  spec.lod_level = var.spec().lod_level;
+  return spec;
+}
+
 std::string generated(Builder& builder, VarSpec spec) {
   return builder.numbered_var("_generated_var", std::move(spec));
 }
@@ -45,9 +52,9 @@ Status add_conditional_block(Builder& builder, const std::string& condition,
 }
 
 StatusOr<std::string> add_choice(Builder& builder, const std::string& condition,
-                                 const VarSpec& spec,
                                  const std::function<StatusOr<std::string>()>& if_true,
                                  const std::function<StatusOr<std::string>()>& if_false) {
+  VarSpec spec;
   // The result of a branch is handed out through a var of outside, which the branch names.
   const auto branch = [&](const std::string& when,
                           const std::function<StatusOr<std::string>()>& body) -> rate::Name {
@@ -55,6 +62,7 @@ StatusOr<std::string> add_choice(Builder& builder, const std::string& condition,
     const int32_t outside = builder.block().index();
     MILLRACE_RETURN_IF_ERROR(add_conditional_block(builder, when, {}, [&]() -> Status {
       MILLRACE_ASSIGN_OR_RETURN(const std::string value, body());
+      spec = spec_like(*builder.block().find_var_recursive(value));
       out = builder.names().next("_generated_var");
       builder.main().block(static_cast<size_t>(outside)).declare(out, spec);
       return rate::assign(builder, value, out);

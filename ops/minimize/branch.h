@@ -19,10 +19,10 @@ Status add_conditional_block(Builder& builder, const std::string& condition,
 /// A value that one of two branches computes.
 ///
 /// Appends two conditional_block and a select_input. A branch appends to a block of its own and
-/// returns the name of a var there or outside, of the given spec; Source: spec/backward.md section
-/// 8, section 6 for the gradient. \returns the name of the selected value
+/// returns the name of a var there or outside. \returns the name of the selected value
+///
+/// Source: spec/backward.md section 8, and section 6 for the gradient.
 StatusOr<std::string> add_choice(Builder& builder, const std::string& condition,
-                                 const VarSpec& spec,
                                  const std::function<StatusOr<std::string>()>& if_true,
                                  const std::function<StatusOr<std::string>()>& if_false);
 

@@ -158,12 +158,10 @@ struct AddDecay {
     MILLRACE_ASSIGN_OR_RETURN(const std::string one, rate::constant(builder, 1.0));
     MILLRACE_ASSIGN_OR_RETURN(const std::string at_start,
                               rate::compare(builder, "equal", step, zero));
-    VarSpec spec = VarSpec::tensor(DType::kFloat32, {1});
-    spec.stop_gradient = true;
     MILLRACE_ASSIGN_OR_RETURN(
         const std::string begun,
         add_choice(
-            builder, at_start, spec, [&] { return Name(one); }, [&] { return Name(cycles); }));
+            builder, at_start, [&] { return Name(one); }, [&] { return Name(cycles); }));
     MILLRACE_RETURN_IF_ERROR(rate::assign(builder, begun, cycles));
     MILLRACE_ASSIGN_OR_RETURN(const std::string length, rate::scale(builder, cycles, steps));
     return rate::quotient(builder, step, length);
@@ -230,10 +228,8 @@ StatusOr<std::string> add_schedule(Builder& builder, const LinearWarmup& warmup)
                               rate::scale(builder, part, warmup.end_lr - warmup.start_lr));
     return rate::scale(builder, way, 1.0, warmup.start_lr);
   };
-  VarSpec spec = VarSpec::tensor(DType::kFloat32, {1});
-  spec.stop_gradient = true;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string chosen, add_choice(builder, is_warming, spec, line,
-                                                                 [&] { return Name(after); }));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string chosen,
+                            add_choice(builder, is_warming, line, [&] { return Name(after); }));
   MILLRACE_RETURN_IF_ERROR(rate::assign(builder, chosen, out));
   return out;
 }

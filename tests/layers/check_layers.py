@@ -19,7 +19,7 @@ STANDARD = re.compile(r"^([a-z_]+|(assert|errno|limits|math|signal|stdarg|stddef
 SYSTEM = re.compile(r"^(sys|netinet|arpa)/[a-z]+\.h$|^(dirent|dlfcn|fcntl|netdb|poll|pthread|sched|unistd)\.h$")
 
 # library: (pattern, folders whose .cc files may use it, folders whose headers may use it)
-ALL = "framework ops kernels transpiler io executor ps fleet tools examples bench tests"
+ALL = "framework ops kernels transpiler io frontend executor ps fleet tools examples bench tests"
 THIRD_PARTY = {
     "installed millrace": (r"^millrace/", "examples", ""),
     "LLVM": (r"^llvm/", ALL, ALL),

@@ -1,0 +1,259 @@
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <source_location>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "frontend/network.h"
+
+/// The layers of a network. Each appends its ops to the program of its input, infers shapes, and
+/// returns its result. A mistake is reported by Network::status() with the line of the call.
+/// Names of layers and options are those of fluid.
+namespace millrace::layers {
+
+using Where = std::source_location;
+using Vars = std::vector<VarRef>;
+
+// ---- layers with parameters
+
+struct FcOptions {
+  int num_flatten_dims = 1;  ///< leading dims that stay; the others are the features
+  std::string act = {};      ///< op type of an activation, for example "relu"; empty: none
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  bool has_bias = true;
+  std::string name = {};  ///< of the layer; empty: "fc_<n>"
+};
+/// x * w + b over the last dims of x; several inputs have a weight each and are summed.
+VarRef fc(const VarRef& x, int64_t size, const FcOptions& options = {},
+          Where where = Where::current());
+VarRef fc(const Vars& xs, int64_t size, const FcOptions& options = {},
+          Where where = Where::current());
+
+struct Conv2dOptions {
+  std::vector<int32_t> stride = {1, 1};
+  std::vector<int32_t> padding = {0, 0};
+  std::vector<int32_t> dilation = {1, 1};
+  int32_t groups = 1;
+  std::string act = {};
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  bool has_bias = true;
+  std::string name = {};
+};
+/// x: [batch, channels, height, width]
+VarRef conv2d(const VarRef& x, int64_t filters, std::vector<int64_t> size,
+              const Conv2dOptions& options = {}, Where where = Where::current());
+
+struct BatchNormOptions {
+  std::string act = {};
+  bool is_test = false;
+  double momentum = 0.9;
+  double epsilon = 1e-5;
+  bool use_global_stats = false;
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  std::string moving_mean_name = {};
+  std::string moving_variance_name = {};
+  std::string name = {};
+};
+VarRef batch_norm(const VarRef& x, const BatchNormOptions& options = {},
+                  Where where = Where::current());
+
+struct LayerNormOptions {
+  int32_t begin_norm_axis = 1;
+  bool scale = true;
+  bool shift = true;
+  double epsilon = 1e-5;
+  std::string act = {};
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  std::string name = {};
+};
+VarRef layer_norm(const VarRef& x, const LayerNormOptions& options = {},
+                  Where where = Where::current());
+
+struct EmbeddingOptions {
+  bool is_sparse = false;    ///< the gradient has only the rows that were read
+  int64_t padding_idx = -1;  ///< id whose row counts as zeros; -1: none
+  ParamAttr param = {};
+  std::string name = {};
+};
+/// ids: [..., 1]; a row of a table of its own for each id
+VarRef embedding(const VarRef& ids, int64_t rows, int64_t width,
+                 const EmbeddingOptions& options = {}, Where where = Where::current());
+/// The same with a table that exists.
+VarRef lookup_table(const VarRef& ids, const VarRef& table, const EmbeddingOptions& options = {},
+                    Where where = Where::current());
+
+// ---- sequences
+
+/// how: "sum", "average", "sqrt", "max", "last" or "first"
+VarRef sequence_pool(const VarRef& x, const std::string& how, Where where = Where::current());
+
+struct SequenceConvOptions {
+  int32_t filter_size = 3;
+  std::string act = {};
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  bool has_bias = true;
+  std::string name = {};
+};
+VarRef sequence_conv(const VarRef& x, int64_t filters, const SequenceConvOptions& options = {},
+                     Where where = Where::current());
+
+struct RnnOptions {
+  bool use_peepholes = true;  ///< of the lstm
+  bool is_reverse = false;
+  std::string gate_activation = "sigmoid";
+  std::string cell_activation = "tanh";  ///< of the lstm
+  std::string candidate_activation = "tanh";
+  ParamAttr param = {};
+  ParamAttr bias = {};
+  std::string name = {};
+};
+/// x: [tokens, 4 * hidden], the projected input; gives hidden state and cell state.
+std::pair<VarRef, VarRef> dynamic_lstm(const VarRef& x, int64_t hidden,
+                                       const RnnOptions& options = {},
+                                       Where where = Where::current());
+/// x: [tokens, 3 * hidden]
+VarRef dynamic_gru(const VarRef& x, int64_t hidden, const RnnOptions& options = {},
+                   Where where = Where::current());
+
+// ---- images and regularisation
+
+struct Pool2dOptions {
+  std::string type = "max";  ///< or "avg"
+  std::vector<int32_t> stride = {1, 1};
+  std::vector<int32_t> padding = {0, 0};
+  bool global_pooling = false;
+  bool ceil_mode = false;
+  bool exclusive = true;  ///< padding does not count in an average
+};
+VarRef pool2d(const VarRef& x, std::vector<int32_t> size, const Pool2dOptions& options = {},
+              Where where = Where::current());
+
+struct DropoutOptions {
+  bool is_test = false;
+  int32_t seed = 0;               ///< 0: another one in every run
+  bool upscale_in_train = false;  ///< false: scale down in inference
+};
+VarRef dropout(const VarRef& x, double probability, const DropoutOptions& options = {},
+               Where where = Where::current());
+
+// ---- losses and measures
+
+/// x: probabilities [..., classes]; label: class ids [..., 1], or probabilities if soft
+VarRef cross_entropy(const VarRef& x, const VarRef& label, bool soft_label = false,
+                     Where where = Where::current());
+/// logits in place of probabilities
+VarRef softmax_with_cross_entropy(const VarRef& logits, const VarRef& label,
+                                  bool soft_label = false, Where where = Where::current());
+VarRef sigmoid_cross_entropy_with_logits(const VarRef& x, const VarRef& label,
+                                         Where where = Where::current());
+/// (x - y)^2
+VarRef square_error_cost(const VarRef& x, const VarRef& y, Where where = Where::current());
+/// Share of rows whose label is among the k largest.
+VarRef accuracy(const VarRef& x, const VarRef& label, int32_t k = 1,
+                Where where = Where::current());
+/// Mean of all elements.
+VarRef mean(const VarRef& x, Where where = Where::current());
+
+// ---- arithmetic
+
+/// Any op of one input X and one output Out, named after its type.
+VarRef unary(const std::string& type, const VarRef& x, Where where = Where::current());
+VarRef relu(const VarRef& x, Where where = Where::current());
+VarRef sigmoid(const VarRef& x, Where where = Where::current());
+VarRef tanh(const VarRef& x, Where where = Where::current());
+VarRef square(const VarRef& x, Where where = Where::current());
+VarRef exp(const VarRef& x, Where where = Where::current());
+VarRef log(const VarRef& x, Where where = Where::current());
+VarRef sqrt(const VarRef& x, Where where = Where::current());
+VarRef abs(const VarRef& x, Where where = Where::current());
+VarRef gelu(const VarRef& x, Where where = Where::current());
+VarRef softmax(const VarRef& x, int32_t axis = -1, Where where = Where::current());
+
+/// y is broadcast to x from the given dim on; -1: at the end.
+VarRef elementwise_add(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+VarRef elementwise_sub(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+VarRef elementwise_mul(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+VarRef elementwise_div(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+VarRef elementwise_max(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+VarRef elementwise_min(const VarRef& x, const VarRef& y, int32_t axis = -1,
+                       Where where = Where::current());
+
+struct MatmulOptions {
+  bool transpose_x = false;
+  bool transpose_y = false;
+  double alpha = 1.0;
+};
+VarRef matmul(const VarRef& x, const VarRef& y, const MatmulOptions& options = {},
+              Where where = Where::current());
+/// x * factor + bias
+VarRef scale(const VarRef& x, double factor, double bias = 0, Where where = Where::current());
+/// Sum of vars of one shape.
+VarRef sums(const Vars& xs, Where where = Where::current());
+/// Over the given dims; none: over all.
+VarRef reduce_sum(const VarRef& x, std::vector<int32_t> dims = {}, bool keep_dim = false,
+                  Where where = Where::current());
+VarRef reduce_mean(const VarRef& x, std::vector<int32_t> dims = {}, bool keep_dim = false,
+                   Where where = Where::current());
+
+// ---- shapes
+
+VarRef concat(const Vars& xs, int32_t axis = 0, Where where = Where::current());
+/// One dim may be -1 (what is left), dims of 0 are those of x.
+VarRef reshape(const VarRef& x, std::vector<int32_t> shape, Where where = Where::current());
+VarRef transpose(const VarRef& x, std::vector<int32_t> order, Where where = Where::current());
+VarRef cast(const VarRef& x, DType dtype, Where where = Where::current());
+
+// ---- values and control flow
+
+VarRef fill_constant(Network& net, std::vector<int64_t> shape, DType dtype, double value,
+                     Where where = Where::current());
+/// A copy; to must exist if it is given.
+VarRef assign(const VarRef& x, const VarRef& to = {}, Where where = Where::current());
+/// x + step, in place
+VarRef increment(const VarRef& x, double step = 1, Where where = Where::current());
+/// The result goes to `to` if that is given.
+VarRef less_than(const VarRef& x, const VarRef& y, const VarRef& to = {},
+                 Where where = Where::current());
+/// Runs body's ops as long as condition (one bool) holds; body must compute condition anew, and
+/// what it hands on goes to vars of outside, by assign(), increment(), less_than() or
+/// array_write().
+void while_loop(const VarRef& condition, const std::function<void()>& body,
+                Where where = Where::current());
+/// The result of one of two branches, whose results must be alike.
+VarRef cond(const VarRef& condition, const std::function<VarRef()>& if_true,
+            const std::function<VarRef()>& if_false, Where where = Where::current());
+/// Stores x at place i of an array, which is made unless it is given.
+VarRef array_write(const VarRef& x, const VarRef& i, const VarRef& array = {},
+                   Where where = Where::current());
+VarRef array_read(const VarRef& array, const VarRef& i, Where where = Where::current());
+
+// ---- any op
+
+using AttrArg = std::variant<bool, int32_t, int64_t, float, std::string, std::vector<int32_t>,
+                             std::vector<int64_t>, std::vector<float>, std::vector<std::string>>;
+/// An op by its parts, for what has no function here. Attributes that are left out have the
+/// defaults of the op (docs/ops.md).
+struct OpCall {
+  std::string type;
+  std::vector<std::pair<std::string, Vars>> inputs = {};
+  std::vector<std::string> outputs = {};  ///< slots; each gets one new var
+  std::vector<std::pair<std::string, AttrArg>> attrs = {};
+};
+/// \returns one var an output slot
+Vars append(Network& net, const OpCall& call, Where where = Where::current());
+
+}  // namespace millrace::layers
