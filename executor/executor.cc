@@ -17,7 +17,7 @@ namespace {
 std::vector<std::string> targets_of(const Program& program, llvm::StringRef type) {
   std::vector<std::pair<int32_t, std::string>> found;
   for (const Op& op : program.root().ops()) {
-    if (op.type() != type) continue;
+    if (op.type() != type && op.type() != (type + "_v2").str()) continue;
     const llvm::StringRef name = type == "feed" ? op.first_output("Out") : op.first_input("X");
     found.emplace_back(get_attr_or<int32_t>(op, "col", 0), name.str());
   }

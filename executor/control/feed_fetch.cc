@@ -1,3 +1,6 @@
+#include <string>
+#include <vector>
+
 #include "executor/control.h"
 
 namespace millrace::executor {
@@ -17,11 +20,27 @@ StatusOr<Control> fetch(const kernels::KernelSetup& /*setup*/, BlockRunner& /*ru
   return Control([](ControlContext& /*ctx*/) { return Ok(); });
 }
 
+// Frees the vars; later ops find them as if they had never been written.
+StatusOr<Control> delete_var(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
+  std::vector<std::string> names;
+  for (const Slot& slot : setup.op().inputs()) {
+    for (const Arg& arg : slot.args) names.push_back(setup.op().name_of(arg.name).str());
+  }
+  return Control([names](ControlContext& ctx) -> Status {
+    for (const std::string& name : names) {
+      if (Value* const value = ctx.scope.find(name)) value->clear();
+    }
+    return Ok();
+  });
+}
+
 }  // namespace
 
 void add_feed_fetch(ControlRegistry& registry) {
   registry.add("feed", feed);
   registry.add("fetch", fetch);
+  registry.add("fetch_v2", fetch);
+  registry.add("delete_var", delete_var);
 }
 
 }  // namespace millrace::executor

@@ -25,6 +25,27 @@ Status append(const InferContext& ctx, const VarMeta& x, size_t index, size_t ax
   return Ok();
 }
 
+// Sequences of rows one behind the other: the offsets of each operand follow those before. Operands
+// without LoD leave that of the first.
+StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
+  const Lod& first = ctx.input("X").lod;
+  if (first.empty()) return first;
+  std::vector<LodLevel> levels = first.levels();
+  for (size_t i = 1; i < count; ++i) {
+    const Lod& next = ctx.input("X", i).lod;
+    if (next.empty()) return first;
+    if (next.size() != levels.size()) {
+      return ctx.error("X[{}] has {} LoD levels and X[0] {}, expected as many", i, next.size(),
+                       levels.size());
+    }
+    for (size_t l = 0; l < levels.size(); ++l) {
+      const int64_t end = levels[l].back();
+      for (const int64_t offset : next.level(l).drop_front()) levels[l].push_back(end + offset);
+    }
+  }
+  return Lod(std::move(levels));
+}
+
 Status infer(InferContext& ctx) {
   const VarMeta first = ctx.input("X");
   const size_t count = ctx.input_count("X");
@@ -44,7 +65,11 @@ Status infer(InferContext& ctx) {
   for (size_t i = 1; i < count; ++i) {
     MILLRACE_RETURN_IF_ERROR(append(ctx, ctx.input("X", i), i, static_cast<size_t>(axis), dims));
   }
-  ctx.set_output("Out", with_dims(first, dims));
+  VarMeta out = with_dims(first, dims);
+  if (axis == 0) {
+    MILLRACE_ASSIGN_OR_RETURN(out.lod, joined_lod(ctx, count));
+  }
+  ctx.set_output("Out", std::move(out));
   return Ok();
 }
 

@@ -239,5 +239,36 @@ TEST_F(ExecutorTest, NamesAnOpItHasNoKernelFor) {
   EXPECT_THAT(prepared.status().to_string(), HasSubstr("block 0, op 0 (no_such_op)"));
 }
 
+TEST_F(ExecutorTest, NamesAnInputThatIsNoDenseTensor) {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"x", "y"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.append_op("softmax").set_input("X", "x").set_output("Out", "y");
+  const auto prepared = prepare(*program);
+  std::vector<Value> results;
+  NamedValues feeds;
+  feeds["x"].as<TensorArray>().resize(2);
+  EXPECT_THAT(prepared->run(feeds, {"y"}, results).to_string(),
+              HasSubstr("block 0, op 0 (softmax), X[0] 'x': the input must be a dense tensor"));
+  auto& rows = feeds["x"].as<SelectedRows>();
+  rows.rows = {1};
+  rows.height = 3;
+  ASSERT_TRUE(rows.value.resize(DType::kFloat32, {1, 2}).ok());
+  EXPECT_THAT(prepared->run(feeds, {"y"}, results).to_string(), HasSubstr("dense tensor, found"));
+}
+
+TEST_F(ExecutorTest, DeletesVars) {
+  auto program = two_scales();
+  program->root().append_op("delete_var").set_input("X", "y");
+  program->root().append_op("scale").set_input("X", "y").set_output("Out", "z");
+  const auto prepared = prepare(*program);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  EXPECT_THAT(prepared->run(feeds, {"z"}, results).to_string(),
+              HasSubstr("op 3 (scale), X[0] 'y': the input holds no value"));
+}
+
 }  // namespace
 }  // namespace millrace::executor

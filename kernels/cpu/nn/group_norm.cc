@@ -272,6 +272,10 @@ Status run_backward(const KernelContext& ctx, const BackwardArgs& args, const Fl
   if (dx != nullptr) b.dx = dx->data<T>();
   MILLRACE_ASSIGN_OR_RETURN(T* const dscale,
                             channel_results<T>(ctx.find_out(args.dscale), "Scale@GRAD", channels));
+  // without Scale, inference has no var to take the shape of Bias from
+  Tensor* const bias_out = ctx.find_out(args.dbias);
+  if (bias_out != nullptr && !bias_out->initialized())
+    MILLRACE_RETURN_IF_ERROR(bias_out->resize(kDTypeOf<T>, {channels}));
   MILLRACE_ASSIGN_OR_RETURN(T* const dbias,
                             channel_results<T>(ctx.find_out(args.dbias), "Bias@GRAD", channels));
   ctx.device().parallel_for(groups.all(), grain_of(groups), [&](int64_t begin, int64_t end) {

@@ -6,6 +6,7 @@ namespace millrace::kernels {
 void add_vision_kernels(KernelRegistry& registry) {
   add_affine_grid(registry);
   add_grid_sampler(registry);
+  add_prroi_pool(registry);
   add_rearrange(registry);
   add_roi_align(registry);
   add_roi_pool(registry);

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernels/cpu/collective/collective.h"
+#include "kernels/dispatch.h"
+
+// coalesce_tensor: tensors become parts of one buffer, so that one reduction takes them all.
+namespace millrace::kernels {
+namespace {
+
+// Where parts begin if nothing else is asked for: a page.
+constexpr int64_t kPageBytes = 4096;
+
+struct Coalesce {
+  ArgRange inputs;
+  ArgRange outputs;
+  ArgIndex buffer;
+  DType dtype = DType::kFloat32;
+  bool copies = false;
+  bool fills = false;
+  double constant = 0;
+  int64_t align_elements = 1;
+};
+
+StatusOr<Coalesce> settings(const KernelSetup& op) {
+  Coalesce c;
+  c.inputs = op.inputs("Input");
+  c.outputs = op.outputs("Output");
+  c.buffer = op.output("FusedOutput");
+  if (c.inputs.count != c.outputs.count || !c.buffer) {
+    return op.error("there are {} inputs and {} outputs, expected as many, and a FusedOutput",
+                    c.inputs.count, c.outputs.count);
+  }
+  c.dtype = op.dtype_attr("dtype");
+  c.copies = op.attr<bool>("copy_data");
+  c.fills = op.attr<bool>("set_constant");
+  c.constant = op.attr<float>("constant");
+  const auto given = op.attr<int64_t>("align_size");
+  const int64_t bytes = given > 0 ? given : kPageBytes;
+  if (op.attr<bool>("use_align"))
+    c.align_elements = std::max<int64_t>(1, bytes / dtype_size(c.dtype));
+  return c;
+}
+
+// First elements of the parts, and the length of the buffer behind them.
+StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& c) {
+  std::vector<int64_t> begins{0};
+  for (int32_t k = 0; k < c.inputs.count; ++k) {
+    const Tensor& part = ctx.in(c.inputs, k);
+    if (part.dtype() != c.dtype) {
+      return ctx.error("Input[{}] is {}, expected elements of {}", k, describe(part),
+                       dtype_name(c.dtype));
+    }
+    const int64_t parts = (part.numel() + c.align_elements - 1) / c.align_elements;
+    begins.push_back(begins.back() + parts * c.align_elements);
+  }
+  return begins;
+}
+
+// Inputs may be the outputs, so the buffer is new each time and replaces them last.
+Status run(const KernelContext& ctx, const Coalesce& c) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> begins, places(ctx, c));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor buffer, Tensor::create(c.dtype, {begins.back()}));
+  const int64_t size = dtype_size(c.dtype);
+  if (buffer.bytes() > 0) std::memset(buffer.raw(), 0, static_cast<size_t>(buffer.bytes()));
+  if (c.fills) {
+    MILLRACE_RETURN_IF_ERROR(dispatch<AllFloatTypes>(c.dtype, [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      std::fill_n(buffer.data<T>(), buffer.numel(), static_cast<T>(static_cast<float>(c.constant)));
+      return Ok();
+    }));
+  }
+  std::vector<Tensor> parts;
+  for (int32_t k = 0; k < c.inputs.count; ++k) {
+    const Tensor& from = ctx.in(c.inputs, k);
+    const int64_t begin = begins[static_cast<size_t>(k)];
+    if (c.copies && !c.fills && from.bytes() > 0) {
+      std::memcpy(buffer.raw() + begin * size, from.raw(), static_cast<size_t>(from.bytes()));
+    }
+    parts.push_back(buffer.share_rows(begin, begin + from.numel()));
+    parts.back().set_dims(from.dims());
+  }
+  for (int32_t k = 0; k < c.outputs.count; ++k) {
+    if (ctx.has_out(c.outputs, k)) ctx.out(c.outputs, k) = std::move(parts[static_cast<size_t>(k)]);
+  }
+  ctx.out(c.buffer) = std::move(buffer);
+  return Ok();
+}
+
+StatusOr<Kernel> coalesce_tensor(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const Coalesce c, settings(op));
+  return Kernel([c](const KernelContext& ctx) { return run(ctx, c); });
+}
+
+}  // namespace
+
+void add_coalesce(KernelRegistry& registry) {
+  registry.add("coalesce_tensor", coalesce_tensor);
+}
+
+}  // namespace millrace::kernels

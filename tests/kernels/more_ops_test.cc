@@ -1,0 +1,111 @@
+// Ops that the reference corpus lacks and that have no family of tests of their own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/kernels/run_op.h"
+
+namespace millrace::kernels {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pointwise;
+using Values = std::vector<double>;
+
+constexpr DType kF64 = DType::kFloat64;
+
+auto near(const Values& values) {
+  return Pointwise(DoubleNear(1e-9), values);
+}
+
+RunOp prroi_pool(Values rois) {
+  RunOp op("prroi_pool");
+  op.in("X", {1, 2, 4, 5}, waves(40), kF64);
+  const auto count = static_cast<int64_t>(rois.size()) / 4;
+  op.in("ROIs", {count, 4}, std::move(rois), kF64, Lod({{0, count}}));
+  op.attr("pooled_height", 2).attr("pooled_width", 3).attr("spatial_scale", 0.5F).out("Out");
+  return op;
+}
+
+TEST(PrroiPool, IntegratesTheInterpolatedImage) {
+  RunOp op("prroi_pool");
+  // along a row the image rises by 1 a pixel, so the mean of a cell is the value in its middle
+  op.in("X", {1, 1, 3, 4}, {0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3}, kF64);
+  op.in("ROIs", {2, 4}, {0.5, 0.5, 2.5, 1.5, 1, 1, 1, 2}, kF64, Lod({{0, 2}}));
+  op.attr("pooled_height", 1).attr("pooled_width", 2).attr("spatial_scale", 1.0F).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), near({1, 2, 0, 0}));
+}
+
+TEST(PrroiPool, GradientsAgreeWithFiniteDifferences) {
+  EXPECT_LT(prroi_pool({1.1, 0.7, 7.3, 6.2, 2.9, 2.3, 5.2, 9.1}).gradient_error({"X"}, "Out0"),
+            1e-6);
+  EXPECT_LT(prroi_pool({1.1, 0.7, 7.3, 6.2, 2.9, 2.3, 5.2, 9.1}).gradient_error({"ROIs"}, "Out0"),
+            1e-5);
+}
+
+TEST(CoalesceTensor, MakesPartsOfOneBuffer) {
+  for (const bool aligned : {false, true}) {
+    RunOp op("coalesce_tensor");
+    op.in("Input", {3}, {1, 2, 3}).in("Input", {2, 1}, {4, 5});
+    op.attr("copy_data", true).attr("use_align", aligned).attr("align_size", 16);
+    op.out("Output", 2).out("FusedOutput");
+    ASSERT_EQ(op.run_text(), "ok");
+    EXPECT_THAT(op.values("Output0"), ElementsAre(1, 2, 3));
+    EXPECT_THAT(op.values("Output1"), ElementsAre(4, 5));
+    EXPECT_THAT(dims(op.value("Output1")), ElementsAre(2, 1));
+    if (aligned) {
+      EXPECT_THAT(op.values("FusedOutput0"), ElementsAre(1, 2, 3, 0, 4, 5, 0, 0));
+    } else {
+      EXPECT_THAT(op.values("FusedOutput0"), ElementsAre(1, 2, 3, 4, 5));
+    }
+  }
+}
+
+TEST(CoalesceTensor, FillsAndChecks) {
+  RunOp op("coalesce_tensor");
+  op.in("Input", {3}, {1}).attr("set_constant", true).attr("constant", 7.0F);
+  op.out("Output").out("FusedOutput");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Output0"), Each(7));
+  RunOp wrong("coalesce_tensor");
+  wrong.in("Input", {3}, {1}, kF64).out("Output").out("FusedOutput");
+  EXPECT_THAT(wrong.run_text(), HasSubstr("Input[0] is f64 [3], expected elements of f32"));
+}
+
+TEST(FakeInit, GivesAVarItsShape) {
+  RunOp op("fake_init");
+  op.attr("shape", std::vector<int64_t>{2, 3}).attr("dtype", 5).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(dims(op.value("Out0")), ElementsAre(2, 3));
+}
+
+TEST(RnnMemoryHelper, CopiesAndHandsTheGradientBack) {
+  RunOp op("rnn_memory_helper");
+  op.in("X", {2}, {1, 2}).out("Out").with_grad({"X"}).feed("Out0@GRAD", {2}, {3, 4});
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2));
+  EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(3, 4));
+}
+
+// One process: its batch is the whole batch.
+TEST(SyncBatchNorm, IsBatchNormOnOneDevice) {
+  std::vector<Values> results;
+  for (const char* const type : {"batch_norm", "sync_batch_norm"}) {
+    RunOp op(type);
+    op.in("X", {3, 2, 2, 2}, waves(24)).in("Scale", {2}, {1, 2}).in("Bias", {2}, {0.5, -1});
+    op.in("Mean", {2}, {0}).in("Variance", {2}, {1}).out("Y");
+    op.out_in_place("MeanOut", "Mean").out_in_place("VarianceOut", "Variance");
+    op.out("SavedMean").out("SavedVariance");
+    ASSERT_EQ(op.run_text(), "ok");
+    results.push_back(op.values("Y0"));
+    results.push_back(op.values("Mean0"));
+  }
+  EXPECT_EQ(results[0], results[2]);
+  EXPECT_EQ(results[1], results[3]);
+}
+
+}  // namespace
+}  // namespace millrace::kernels
