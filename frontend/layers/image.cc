@@ -35,9 +35,7 @@ VarRef conv2d(const VarRef& x, int64_t filters, std::vector<int64_t> size,
   const double seen = static_cast<double>(var.dims()[1] * size[0] * size[1]);
   const VarRef w = layer.param(options.param, "w", {filters, channels, size[0], size[1]},
                                var.dtype(), init::Normal{0, std::sqrt(2.0 / seen)});
-  const bool is_depthwise =
-      options.groups == var.dims()[1] && options.groups > 1 && filters % var.dims()[1] == 0;
-  NewOp op(is_depthwise ? "depthwise_conv2d" : "conv2d");
+  NewOp op("conv2d");
   op.input("Input", {x.name()})
       .input("Filter", {w.name()})
       .attr("strides", make_attr(options.stride))

@@ -1,4 +1,5 @@
-// Networks written with the front end are the programs that the original writes for them.
+// Networks written with the front end are the programs that the original writes for them. What
+// blocks read and write is sorted in the references; the original lists it in the order of a set.
 #include <gtest/gtest.h>
 
 #include "framework/diff/diff.h"
@@ -104,6 +105,62 @@ void build_text_gru(Network& net) {
   loss_of_classes(layers::fc(f, 2, fc_options("fc_1", "softmax")), net.handle("label"));
 }
 
+void build_mixed(Network& net) {
+  VarRef h = net.data("img", {-1, 4, 8, 8});
+  h = layers::conv2d(h, 8, {3, 3}, {.padding = {1, 1}, .act = "relu"});
+  h = layers::conv2d(h, 8, {3, 3}, {.padding = {1, 1}, .groups = 8, .has_bias = false});
+  h = layers::batch_norm(h, {.act = "relu"});
+  h = layers::conv2d(
+      h, 6, {3, 1},
+      {.stride = {2, 1}, .padding = {1, 0}, .groups = 2, .bias = {.learning_rate = 2.0}});
+  h = layers::layer_norm(h);
+  const VarRef a = layers::fc(h, 5, {.act = "tanh"});
+  const VarRef b = layers::dropout(layers::fc({a, h}, 3), 0.3);
+  layers::mean(b);
+}
+
+void build_seq(Network& net) {
+  const VarRef words = net.data("words", {-1, 16}, DType::kFloat32, 1);
+  const VarRef s = layers::sequence_conv(words, 6, {.act = "tanh"});
+  const VarRef p = layers::sequence_pool(s, "max");
+  const VarRef centre = layers::mean(p);
+  const VarRef zero = layers::fill_constant(net, {}, DType::kFloat32, 0);
+  layers::mean(layers::cond(
+      layers::less_than(centre, zero), [&] { return layers::fc(p, 8, {.act = "sigmoid"}); },
+      [&] { return layers::fc(p, 8, {.act = "relu"}); }));
+}
+
+// h[t] = tanh(h[t - 1] * w + b + x / t) over tensor arrays
+void build_while(Network& net) {
+  const VarRef x = net.data("x", {-1, 12});
+  const VarRef y = net.data("y", {-1, 1});
+  const VarRef i = layers::fill_constant(net, {1}, DType::kInt64, 0);
+  const VarRef n = layers::fill_constant(net, {1}, DType::kInt64, 4);
+  const VarRef mem = layers::array_write(layers::fc(x, 12, fc_options("boot", "tanh")), i);
+  const VarRef xs = layers::array_write(x, i);
+  for (int t = 1; t < 4; ++t) {
+    const VarRef part = layers::scale(x, 1.0 / (t + 1));
+    layers::array_write(part, layers::fill_constant(net, {1}, DType::kInt64, t), xs);
+  }
+  const VarRef more = layers::less_than(i, n);
+  const VarRef w = net.parameter({12, 12}, {.name = "cell.w_0"});
+  const VarRef b =
+      net.parameter({12}, {.name = "cell.b_0", .initializer = init::Uniform{-0.1, 0.1}});
+  layers::while_loop(more, [&] {
+    const VarRef h = layers::array_read(mem, i);
+    const VarRef xt = layers::array_read(xs, i);
+    VarRef z = layers::append(net, {"mul", {{"X", {h}}, {"Y", {w}}}, {"Out"}})[0];
+    z = layers::elementwise_add(z, b, 1);
+    z = layers::tanh(layers::elementwise_add(z, xt));
+    layers::increment(i);
+    layers::array_write(z, i, mem);
+    layers::assign(layers::less_than(i, n), more);
+  });
+  const VarRef last = layers::array_read(mem, i);
+  const VarRef off = layers::elementwise_sub(layers::fc(last, 1, fc_options("fc_0")), y);
+  layers::mean(layers::square(off));
+}
+
 struct Reference {
   const char* name;
   int32_t seed;
@@ -133,7 +190,10 @@ INSTANTIATE_TEST_SUITE_P(Networks, FrontendReferenceTest,
                                          Reference{"lenet", 2623, build_lenet},
                                          Reference{"word2vec", 3359, build_word2vec},
                                          Reference{"text_lstm", 2753, build_text_lstm},
-                                         Reference{"text_gru", 2879, build_text_gru}),
+                                         Reference{"text_gru", 2879, build_text_gru},
+                                         Reference{"mixed", 11, build_mixed},
+                                         Reference{"seq", 11, build_seq},
+                                         Reference{"while", 11, build_while}),
                          [](const auto& reference) { return std::string(reference.param.name); });
 
 }  // namespace
