@@ -1,8 +1,10 @@
 #include <cmath>
 
 #include "kernels/cpu/activation/activation.h"
+#include "kernels/cpu/activation/gelu.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/wide_loops.h"
 
 namespace millrace::kernels {
 namespace {
@@ -225,20 +227,6 @@ constexpr T kSqrtHalf = T(0.70710678118654752440);
 template <typename T>
 constexpr T kSqrtTwoOverPi = T(0.79788456080286535588);
 
-struct Gelu {
-  static constexpr GradSource kFrom = GradSource::kX;
-  template <typename T>
-  T value(T x) const {
-    return T(0.5) * x * (T(1) + vmath::erf(x * kSqrtHalf<T>));
-  }
-  template <typename T>
-  T grad(T x, T dout) const {
-    const T below = T(0.5) * (T(1) + vmath::erf(x * kSqrtHalf<T>));
-    const T density = T(0.5) * kSqrtTwoOverPi<T> * vmath::exp(T(-0.5) * x * x);
-    return dout * (below + x * density);
-  }
-};
-
 struct GeluTanh {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
@@ -255,11 +243,25 @@ struct GeluTanh {
   }
 };
 
+// The loops of Gelu, wide ones for floats where the processor has them.
 StatusOr<Kernel> gelu(const KernelSetup& op) {
-  return op.attr<bool>("approximate") ? unary<GeluTanh>(op) : unary<Gelu>(op);
+  if (op.attr<bool>("approximate")) return unary<GeluTanh>(op);
+  detail::UnaryLoops loops = detail::kValueLoops<Gelu>;
+  if (const WideLoops* const wide = wide_loops()) loops.f32 = wide->gelu;
+  return Kernel([loops, args = detail::value_args(op)](const KernelContext& ctx) {
+    const Gelu formula;
+    return detail::run_unary(ctx, args, loops, &formula);
+  });
 }
 StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
-  return op.attr<bool>("approximate") ? unary_grad<GeluTanh>(op) : unary_grad<Gelu>(op);
+  if (op.attr<bool>("approximate")) return unary_grad<GeluTanh>(op);
+  MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, Gelu::kFrom));
+  detail::UnaryLoops loops = detail::kGradLoops<Gelu>;
+  if (const WideLoops* const wide = wide_loops()) loops.f32 = wide->gelu_grad;
+  return Kernel([loops, args](const KernelContext& ctx) {
+    const Gelu formula;
+    return args.out ? detail::run_unary(ctx, args, loops, &formula) : Ok();
+  });
 }
 
 }  // namespace

@@ -1,12 +1,10 @@
 #include <algorithm>
 #include <array>
-#include <limits>
 
-#include "kernels/cpu/lane_sum.h"
+#include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/cpu/onednn.h"
-#include "kernels/cpu/sums.h"
-#include "kernels/cpu/vector_math.h"
+#include "kernels/cpu/wide_loops.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
@@ -62,23 +60,21 @@ Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, do
   return Ok();
 }
 
-// Adds the mask of one row to its scores and takes softmax; as softmax does, exponents are cut
-// at -64.
-template <typename T>
-void softmax_row(T* x, const T* mask, bool mask_advances, int64_t count) {
-  if (mask != nullptr && mask_advances) {
-    for (int64_t i = 0; i < count; ++i) x[i] += mask[i];
-  } else if (mask != nullptr) {
-    for (int64_t i = 0; i < count; ++i) x[i] += *mask;
-  }
-  const T top = combine_lanes(x, count, -std::numeric_limits<T>::infinity(),
-                              [](T a, T b) { return a > b ? a : b; });
-  for (int64_t i = 0; i < count; ++i) {
-    const T rest = x[i] - top;
-    x[i] = vmath::exp(rest < T(-64) ? T(-64) : rest);
-  }
-  const T scale = T(1) / sum_of(x, count);
-  for (int64_t i = 0; i < count; ++i) x[i] *= scale;
+// Wide loops for floats where the processor has them.
+void softmax_row(float* x, const float* mask, bool mask_advances, int64_t count) {
+  const WideLoops* const wide = wide_loops();
+  wide != nullptr ? wide->masked_softmax(x, mask, mask_advances, count)
+                  : masked_softmax(x, mask, mask_advances, count);
+}
+void softmax_row(double* x, const double* mask, bool mask_advances, int64_t count) {
+  masked_softmax(x, mask, mask_advances, count);
+}
+void softmax_grad_row(const float* p, float* dp, int64_t count) {
+  const WideLoops* const wide = wide_loops();
+  wide != nullptr ? wide->softmax_gradient(p, dp, count) : softmax_gradient(p, dp, count);
+}
+void softmax_grad_row(const double* p, double* dp, int64_t count) {
+  softmax_gradient(p, dp, count);
 }
 
 // What is added to the scores: offsets in elements from batch to batch and so on, 0 where it
@@ -196,13 +192,6 @@ struct Backward {
   int64_t heads;
   float scale;
 };
-
-// dp = p * (dp - sum of p * dp) for a row.
-template <typename T>
-void softmax_grad_row(const T* p, T* dp, int64_t count) {
-  const T dot = lane_sum<T>(count, [p, dp](int64_t i) { return p[i] * dp[i]; });
-  for (int64_t i = 0; i < count; ++i) dp[i] = p[i] * (dp[i] - dot);
-}
 
 template <typename T>
 Status run_backward(const KernelContext& ctx, const Backward& args, const Sizes& s) {

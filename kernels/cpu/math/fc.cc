@@ -1,6 +1,8 @@
 #include <algorithm>
 
+#include "framework/program.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/layouts.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/onednn.h"
@@ -65,6 +67,7 @@ struct Fc {
   size_t row_dims = 1;
   int64_t padding = 0;  ///< rows and columns of W that stand for nothing
   Activation activation = Activation::kNone;
+  bool keep_packed = false;  ///< W may be kept in the layout of the library
 };
 
 // Numbers of a call that has been checked.
@@ -102,10 +105,14 @@ Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Product
     product.dst = dnn::dense(DType::kFloat32, {s.rows, s.columns});
     product.bias = bias != nullptr;
     product.activation = fc.activation;
+    product.pack_weights = fc.keep_packed;
     return dnn::product(ctx.device(), product);
   }));
+  if (fc.keep_packed && ctx.in(fc.w).layout() == nullptr)
+    MILLRACE_RETURN_IF_ERROR(
+        bring_to(ctx.device(), ctx.stored_in(fc.w), primitive->layout(dnn::Arg::kWeights)));
   llvm::SmallVector<dnn::Primitive::Binding, 4> bound = {{dnn::Arg::kSrc, ctx.in(fc.x).raw()},
-                                                         {dnn::Arg::kWeights, ctx.in(fc.w).raw()},
+                                                         {dnn::Arg::kWeights, ctx.in(fc.w)},
                                                          {dnn::Arg::kDst, ctx.out(fc.out).raw()}};
   if (bias != nullptr) bound.push_back({dnn::Arg::kBias, bias->raw()});
   return primitive->run(ctx.device(), bound);
@@ -145,11 +152,26 @@ Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& 
   });
 }
 
+// True if nobody but fc ops reads the weights, and nobody writes them: others would have to bring
+// them back into row-major order in every run.
+bool may_keep_packed(const KernelSetup& op, ArgIndex w) {
+  if (!op.is_constant(w)) return false;
+  const llvm::StringRef name = op.op().first_input("W");
+  for (const Block& block : op.op().program().blocks()) {
+    for (const Op* const reader : block.readers_of(name)) {
+      if (reader->type() != "fc" || reader->first_input("W") != name) return false;
+    }
+  }
+  return true;
+}
+
 StatusOr<Kernel> fc(const KernelSetup& op) {
   Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.output("Out")};
   fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
   fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
   MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
+  fc.keep_packed = fc.padding == 0 && may_keep_packed(op, fc.w);
+  if (fc.keep_packed) op.accept_layout(fc.w);
   return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(ctx, fc));
@@ -157,6 +179,7 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
     const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
     if (ctx.in(fc.x).dtype() == DType::kFloat32 && !empty)
       return run_float(ctx, fc, shape, *products);
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {fc.w}));
     return run_other(ctx, fc, shape, product);
   });
 }

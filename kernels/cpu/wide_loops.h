@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/unary.h"
+
+namespace millrace::kernels {
+
+/// Loops over floats, compiled for processors with vectors of 512 bits: the same formulas as those
+/// that all kernels are compiled with, at twice the rate where exponentials make up the time.
+struct WideLoops {
+  detail::UnaryLoop<float> gelu;
+  detail::UnaryLoop<float> gelu_grad;
+  /// masked_softmax() and softmax_gradient() of attention_rows.h.
+  void (*masked_softmax)(float* x, const float* mask, bool mask_advances, int64_t count);
+  void (*softmax_gradient)(const float* p, float* dp, int64_t count);
+};
+
+/// Null if the processor, or the build, has none. Thread-safety: any.
+const WideLoops* wide_loops();
+
+}  // namespace millrace::kernels

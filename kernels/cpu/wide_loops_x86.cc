@@ -1,0 +1,40 @@
+#include "kernels/cpu/activation/gelu.h"
+#include "kernels/cpu/attention_rows.h"
+#include "kernels/cpu/wide_loops.h"
+
+// Everything called here is inlined (flatten), so that nothing but these functions needs such a
+// processor.
+namespace millrace::kernels {
+namespace {
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+gelu(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+  detail::value_loop<Gelu, float>(formula, v, dout, out, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+gelu_grad(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+  detail::grad_loop<Gelu, float>(formula, v, dout, out, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+softmax(float* x, const float* mask, bool mask_advances, int64_t count) {
+  masked_softmax(x, mask, mask_advances, count);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+softmax_grad(const float* p, float* dp, int64_t count) {
+  softmax_gradient(p, dp, count);
+}
+
+constexpr WideLoops kLoops = {gelu, gelu_grad, softmax, softmax_grad};
+
+}  // namespace
+
+const WideLoops* wide_loops() {
+  const bool supported = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  return supported ? &kLoops : nullptr;
+}
+
+}  // namespace millrace::kernels
