@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "kernels/register_all.h"
-
 namespace millrace::executor {
 namespace {
 
@@ -182,7 +180,7 @@ StatusOr<std::shared_ptr<const Runtime>> runtime_with(const std::vector<CustomOp
     runtime->custom_kernels[custom.type] = factory_of(custom);
   }
   runtime->ops = std::move(schemas);
-  runtime->kernels = kernels::standard_kernels();
+  runtime->kernels = executor_kernels();
   add_standard_controls(runtime->controls);
   return std::shared_ptr<const Runtime>(std::move(runtime));
 }

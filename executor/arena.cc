@@ -18,7 +18,7 @@ int32_t first_of(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_
 
 }  // namespace
 
-Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary)
+Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place)
     : temporary_(std::move(temporary)), uses_(temporary_.size()), release_(steps.size()) {
   for (size_t s = 0; s < steps.size(); ++s) {
     for (const int32_t index : steps[s].inputs) {
@@ -39,7 +39,7 @@ Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary)
     const int64_t last = uses_[index].last;
     if (last >= 0) release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(index));
   }
-  find_takeovers(steps);
+  if (in_place) find_takeovers(steps);
 }
 
 void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {

@@ -24,7 +24,8 @@ class Arena {
   Arena() = default;
   /// \param steps      the block's steps in order
   /// \param temporary  table entries that are dense tensors of this block alone
-  Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary);
+  /// \param in_place   an output may take over the memory of an input that dies
+  Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place = true);
 
   /// Keeps a value readable after the run (a fetch). Drops the present plan if it had not been
   /// kept.

@@ -173,8 +173,20 @@ Status BlockRunner::run(Binding& binding) {
 }
 
 Status BlockRunner::run() {
+  return run_steps(nullptr);
+}
+
+Status BlockRunner::run_without(const llvm::BitVector& skipped) {
+  return run_steps(&skipped);
+}
+
+Status BlockRunner::run_steps(const llvm::BitVector* skipped) {
   shapes_changed_ = false;
   for (size_t i = 0; i < steps_.size(); ++i) {
+    if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
+      arena_.after_step(i, table_.data());
+      continue;
+    }
     if (observer_ != nullptr) observer_->before(steps_[i]);
     Status status = run_step(steps_[i]);
     if (status.ok() && observer_ != nullptr) status = observer_->after(steps_[i], table_.data());
@@ -193,7 +205,7 @@ Status BlockRunner::place_error(const Step& step, Status status) const {
   return std::move(status).at(std::move(place));
 }
 
-void BlockRunner::plan_memory() {
+void BlockRunner::plan_memory(bool in_place) {
   llvm::BitVector temporary(static_cast<unsigned>(names_.size()));
   for (const Var& var : block_.vars()) {
     const auto found = indices_.find(var.id());
@@ -222,7 +234,7 @@ void BlockRunner::plan_memory() {
       exclude_args(op.outputs());
     }
   }
-  arena_ = Arena(steps_, std::move(temporary));
+  arena_ = Arena(steps_, std::move(temporary), in_place);
   arena_is_used_ = true;
 }
 

@@ -58,7 +58,8 @@ class BlockRunner {
 
   /// Lets temporaries share one piece of memory, planned after the first run. Only for a block
   /// whose values stay bound to one scope. After bind().
-  void plan_memory();
+  /// \param in_place  an op may write where an input is that nobody reads after it
+  void plan_memory(bool in_place = true);
   /// Makes a value readable after run(); others may have lost their memory by then.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
@@ -69,6 +70,8 @@ class BlockRunner {
   /// Runs all ops in order. Errors: the first one, with the op's place; outputs of ops before it
   /// stay.
   Status run();
+  /// The same without some of the ops (entries of steps()).
+  Status run_without(const llvm::BitVector& skipped);
   /// bind() and run(), for a scope that is used once.
   Status run_in(Scope& scope) {
     bind(scope);
@@ -90,6 +93,7 @@ class BlockRunner {
   [[nodiscard]] llvm::BitVector written_first() const;
   Status add_step(const Op& op);
   void find_shared(Step& step);
+  Status run_steps(const llvm::BitVector* skipped);
   Status run_step(Step& step);
   Status place_error(const Step& step, Status status) const;
 

@@ -27,6 +27,10 @@ struct Runtime {
   std::string files_root;
 };
 
+/// Every CPU kernel of this build: those of kernels/, and those that exchange values between
+/// devices.
+std::unique_ptr<const kernels::KernelRegistry> executor_kernels();
+
 /// The runtime with every op and CPU kernel of this build.
 std::shared_ptr<const Runtime> standard_runtime(std::string files_root = {});
 

@@ -3,6 +3,7 @@
 #include "transpiler/distribute/distribute_pass.h"
 #include "transpiler/distribute/steps.h"
 #include "transpiler/fusion/fusions.h"
+#include "transpiler/parallel/parallel.h"
 #include "transpiler/passes/passes.h"
 
 namespace millrace::transpiler {
@@ -10,6 +11,7 @@ namespace millrace::transpiler {
 void register_all_passes(PassRegistry& registry) {
   register_add_feed_fetch(registry);
   register_canonicalize(registry);
+  register_data_parallel(registry);
   register_distribute(registry);
   register_distribution_steps(registry);
   register_extract_forward(registry);
@@ -24,6 +26,7 @@ void register_all_passes(PassRegistry& registry) {
   register_rename(registry);
   register_set_is_test(registry);
   register_strip_debug(registry);
+  register_sync_batch_norm(registry);
 }
 
 }  // namespace millrace::transpiler

@@ -8,5 +8,6 @@ namespace millrace::ops {
 /// Families of this folder, one a file.
 void add_collective_ops(OpRegistry& registry);
 void add_communicator_ops(OpRegistry& registry);
+void add_exchange_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

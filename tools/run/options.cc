@@ -3,6 +3,52 @@
 #include "tools/common/switch.h"
 
 namespace millrace::tools {
+namespace {
+
+void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
+  app.option_defaults()->group("Several devices");
+  app.add_option("--loss", flags.loss, "loss of a program that trains; default: what it seeds")
+      ->type_name("VAR");
+  app.add_option("--reduce-strategy", flags.reduce_strategy,
+                 "allreduce: every device updates all; reduce: each its share")
+      ->type_name("WORD");
+  app.add_option("--gradient-scale", flags.gradient_scale,
+                 "coeff_num_device, one, customized, or weighted (by rows)")
+      ->type_name("WORD");
+  app.add_option("--customized-loss-grad", flags.customized_loss_grad,
+                 "gradient of the loss, which the feeds have")
+      ->type_name("VAR");
+  app.add_option("--split", flags.split, "rows of a device: floor or ceil of the mean")
+      ->type_name("WORD");
+  app.add_option("--rows-per-device", flags.rows_per_device, "rows of each device: 2,1")
+      ->type_name("N,...")
+      ->delimiter(',');
+  app.add_option("--feed-mode", flags.feed_mode,
+                 "split: feeds are cut; list: members devD/<var> for each device")
+      ->type_name("WORD");
+  add_switch(app, "--merge-fetches", flags.merge_fetches,
+             "join what devices give; else members devD/<var>");
+  app.add_option("--persistables-of", flags.persistables_of,
+                 "what --save-persistables writes: first, or all as devD/<var>")
+      ->type_name("WORD");
+  add_switch(app, "--sync-batch-norm", flags.sync_batch_norm,
+             "statistics over the batches of all devices");
+  app.add_option("--micro-batches", flags.micro_batches,
+                 "parts of a device's rows whose gradients add up before one update")
+      ->check(CLI::Range(1, 1 << 20).description(""));
+  app.add_option("--bucket-bytes", flags.bucket_bytes, "gradients exchanged at once; 0: one by one")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""));
+  app.add_option("--share-vars-program", flags.share_vars_program,
+                 "run once afterwards with the variables of this run")
+      ->type_name("FILE");
+  app.add_option("--share-vars-feed", flags.share_vars_feed, "its feeds, npz")->type_name("FILE");
+  app.add_option("--share-vars-fetch", flags.share_vars_fetch, "vars it returns")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--share-vars-output", flags.share_vars_output, "npz for them")->type_name("FILE");
+}
+
+}  // namespace
 
 void add_run_options(Tool& tool, RunOptions& options) {
   CLI::App& app = tool.app();
@@ -50,7 +96,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("FILE");
   app.option_defaults()->group("How");
   app.add_option("--progress", options.progress, "auto, never or json")->type_name("MODE");
-  app.add_option("--devices", options.devices, "cpu:N")->type_name("DEVICES");
+  app.add_option("--devices", options.devices,
+                 "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1")
+      ->type_name("DEVICES");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");
   app.add_option("--allow-dir", options.allow_dir,
@@ -63,6 +111,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
+  add_parallel_options(app, options.parallel);
   app.option_defaults()->group("Options");
 }
 

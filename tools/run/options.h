@@ -8,6 +8,26 @@
 
 namespace millrace::tools {
 
+/// Options of run-program for several devices.
+struct ParallelFlags {
+  std::string loss;
+  std::string reduce_strategy = "allreduce";
+  std::string gradient_scale = "coeff_num_device";
+  std::string customized_loss_grad;
+  std::string split = "floor";
+  std::vector<int64_t> rows_per_device;
+  std::string feed_mode = "split";
+  bool merge_fetches = true;
+  std::string persistables_of = "first";
+  std::string share_vars_program;
+  std::string share_vars_feed;
+  std::vector<std::string> share_vars_fetch;
+  std::string share_vars_output;
+  bool sync_batch_norm = false;
+  int micro_batches = 1;
+  int64_t bucket_bytes = int64_t{4} << 20U;
+};
+
 /// Options of run-program.
 struct RunOptions {
   std::string program;
@@ -36,8 +56,9 @@ struct RunOptions {
   bool check_nan = false;
   bool print_plan = false;
   bool optimize = true;  ///< rewrite the program to run faster
-  std::string devices = "cpu:1";
+  std::string devices = "cpu";
   std::string allow_dir;  ///< that ops such as load and save may use
+  ParallelFlags parallel;
 };
 
 /// Adds the options to the tool.

@@ -22,6 +22,7 @@ StatusOr<Case> parse_case(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
   Case result;
+  result.options.devices = "cpu:1";
   const auto text = [&](const char* key, std::string& to) {
     if (!json.contains(key)) return true;
     if (!json[key].is_string()) return false;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "framework/base/json_writer.h"
+#include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
 #include "tools/run/session.h"
 
@@ -51,8 +52,12 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   std::vector<Value> results;
+  NamedValues joined;
   const auto run = [&] {
-    return session.prepared->run(feeds, fetches, results).in_file(session.name);
+    Status status = session.parallel == nullptr
+                        ? session.prepared->run(feeds, fetches, results)
+                        : run_parallel(session, options, feeds, fetches, joined);
+    return std::move(status).in_file(session.name);
   };
   for (int64_t i = 0; i < options.warmup; ++i) MILLRACE_RETURN_IF_ERROR(run());
   std::vector<double> ms;

@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include "executor/check_nan.h"
+#include "executor/parallel/timeline.h"
 #include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "tools/run/feeder.h"
 #include "tools/run/loss_curve.h"
+#include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/session.h"
 
@@ -29,13 +31,33 @@ void print_results(const NamedValues& results, std::string& out) {
   }
 }
 
-// The one number of a dense tensor of one element.
-std::optional<double> scalar_of(const Value& value) {
+template <typename T>
+double mean_of(std::span<const T> values) {
+  double sum = 0;
+  for (const T value : values) sum += static_cast<double>(value);
+  return sum / static_cast<double>(values.size());
+}
+
+// The one number of a dense tensor of one element, or the mean of one a device.
+std::optional<double> loss_of(const Value& value, int devices) {
   const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1) return std::nullopt;
-  if (tensor->dtype() == DType::kFloat32) return *tensor->data<float>();
-  if (tensor->dtype() == DType::kFloat64) return *tensor->data<double>();
+  if (tensor == nullptr || !tensor->initialized()) return std::nullopt;
+  if (tensor->numel() != 1 && tensor->numel() != devices) return std::nullopt;
+  if (tensor->dtype() == DType::kFloat32) return mean_of(tensor->values<float>());
+  if (tensor->dtype() == DType::kFloat64) return mean_of(tensor->values<double>());
   return std::nullopt;
+}
+
+// Runs one step on the device or devices of the session.
+Status run_step(Session& session, const RunOptions& options, const NamedValues& feeds,
+                const std::vector<std::string>& fetches, NamedValues& results) {
+  if (session.parallel != nullptr) return run_parallel(session, options, feeds, fetches, results);
+  std::vector<Value> values;
+  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
+  MILLRACE_RETURN_IF_ERROR(session.prepared->run(feeds, fetches, values));
+  // the last of a name that is fetched twice stays
+  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  return Ok();
 }
 
 // What a run has given.
@@ -45,17 +67,18 @@ struct Outcome {
 };
 
 // Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
-StatusOr<Outcome> run_steps(Session& session, Feeder& feeder,
+StatusOr<Outcome> run_steps(Session& session, const RunOptions& options, Feeder& feeder,
                             const std::vector<std::string>& fetches, Progress& progress) {
   Outcome outcome;
   const bool prefixed = !feeder.has_data() && (feeder.steps() > 1 || feeder.has_step_feeds());
   ProgressState state;
   state.steps = feeder.steps();
   state.epochs = feeder.epochs();
-  std::vector<Value> values;
+  const int devices = session.parallel == nullptr ? 1 : session.parallel->device_count();
+  NamedValues values;
   for (int64_t step = 0; step < feeder.steps(); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
-    if (Status status = session.prepared->run(*feeds, fetches, values); !status.ok()) {
+    if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
       return feeder.steps() > 1 ? std::move(status).with_note(fmt::format("in step {}", step))
                                 : status;
@@ -63,14 +86,13 @@ StatusOr<Outcome> run_steps(Session& session, Feeder& feeder,
     state.step = step + 1;
     state.epoch = feeder.epoch(step);
     state.examples = feeder.examples();
-    state.loss = values.empty() ? std::nullopt : scalar_of(values.front());
+    const auto first = fetches.empty() ? values.end() : values.find(fetches.front());
+    state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
     if (!prefixed && step + 1 < feeder.steps()) continue;
-    for (size_t i = 0; i < fetches.size(); ++i) {
-      outcome.results[(prefixed ? fmt::format("step{}/", step) : "") + fetches[i]] =
-          std::move(values[i]);
-    }
+    for (auto& [name, value] : values)
+      outcome.results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
   }
   if (feeder.steps() > 1) progress.finish(state);
   return outcome;
@@ -98,7 +120,9 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
                                                  *session.scope, {.replace = replace}));
   }
   if (!options.save_persistables.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved, persistables(session));
+    const bool all = options.parallel.persistables_of == "all";
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved,
+                              all ? persistables_of_devices(session) : persistables(session));
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(saved));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, bytes));
   }
@@ -123,15 +147,33 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   executor::NanCheck nan_check;
   executor::Trace trace;
-  if (options.check_nan) session.prepared->observe(&nan_check);
-  if (!options.profile.empty()) session.prepared->observe(&trace);
+  const int devices = session.parallel == nullptr ? 0 : session.parallel->device_count();
+  executor::Timeline timeline(devices);
+  for (int d = 0; d < devices; ++d) {
+    if (options.check_nan) session.parallel->observe(d, &nan_check);
+    if (!options.profile.empty()) session.parallel->observe(d, &timeline.lane(d));
+  }
+  if (session.prepared != nullptr) {
+    if (options.check_nan) session.prepared->observe(&nan_check);
+    if (!options.profile.empty()) session.prepared->observe(&trace);
+  }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome, run_steps(session, feeder, fetches, progress));
+  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
+                            run_steps(session, options, feeder, fetches, progress));
   if (options.print_plan) {
-    MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.prepared->plan_text()));
+    MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.parallel == nullptr
+                                                      ? session.prepared->plan_text()
+                                                      : session.parallel->plan_text()));
     return kDone;
   }
-  if (!options.profile.empty()) {
+  if (!options.profile.empty() && session.parallel != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, timeline.chrome_json()));
+    for (int d = 0; d < devices; ++d) {
+      const executor::Timeline::Load load = timeline.load(d);
+      tool.log(LogLevel::kInfo, fmt::format("device {}: {:.3f} ms in ops, {:.3f} ms in exchanges",
+                                            d, load.total_ms, load.exchange_ms));
+    }
+  } else if (!options.profile.empty()) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
     llvm::SmallVector<llvm::StringRef, 32> rows;
     const std::string table = trace.op_table();
@@ -139,6 +181,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
   }
   MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, outcome, fetches));
+  MILLRACE_RETURN_IF_ERROR(run_with_shared_vars(tool, options, runtime, session));
   return kDone;
 }
 

@@ -8,6 +8,7 @@
 #include "io/npy.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
+#include "tools/run/parallel.h"
 
 namespace millrace::tools {
 namespace {
@@ -17,11 +18,6 @@ using executor::NamedValues;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-bool is_holder(const Var& var) {
-  return var.kind() == VarKind::kFeedMinibatch || var.kind() == VarKind::kFetchList ||
-         var.kind() == VarKind::kFeedList;
 }
 
 Status load_params(const Tool& tool, const RunOptions& options, Session& session) {
@@ -93,6 +89,11 @@ Status apply_lods(const RunOptions& options, NamedValues& values) {
 
 }  // namespace
 
+bool is_stored(const Var& var) {
+  return var.persistable() && var.kind() != VarKind::kFeedMinibatch &&
+         var.kind() != VarKind::kFetchList && var.kind() != VarKind::kFeedList;
+}
+
 StatusOr<NamedValues> read_feeds(const RunOptions& options) {
   NamedValues values;
   for (const std::string& feed : options.feeds) {
@@ -113,8 +114,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
                                const std::shared_ptr<const executor::Runtime>& runtime) {
   Session session;
   const auto start = Clock::now();
-  if (options.devices != "cpu:1" && options.devices != "cpu")
-    return Unimplemented("--devices {}: this build runs on one device, cpu:1", options.devices);
+  MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
   MILLRACE_RETURN_IF_ERROR(find_parts(tool, options, session));
   if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
     return std::move(status).in_file(session.name);
@@ -127,6 +127,12 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
+  if (wants_parallel(options, devices)) {
+    if (Status status = open_parallel(tool, options, devices, runtime, session); !status.ok())
+      return std::move(status).in_file(session.name);
+    session.plan_ms = ms_since(loaded);
+    return session;
+  }
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
       executor.prepare(*session.program, *session.scope);
   if (!prepared.ok()) return std::move(prepared).status().in_file(session.name);
@@ -136,13 +142,15 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
 }
 
 std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session) {
-  return options.fetches.empty() ? session.prepared->fetch_targets() : options.fetches;
+  if (!options.fetches.empty()) return options.fetches;
+  return session.parallel != nullptr ? session.parallel->fetch_targets()
+                                     : session.prepared->fetch_targets();
 }
 
 StatusOr<NamedValues> persistables(const Session& session) {
   NamedValues values;
   for (const Var& var : session.program->root().vars()) {
-    if (!var.persistable() || is_holder(var)) continue;
+    if (!is_stored(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value == nullptr || !value->initialized()) continue;
     MILLRACE_ASSIGN_OR_RETURN(values[var.name().str()], clone(*value));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "executor/parallel/parallel_executor.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "io/npz.h"
@@ -18,9 +19,10 @@ struct Session {
   std::string params;  ///< where its parameters are read from; may be empty
   std::unique_ptr<Program> program;
   std::unique_ptr<Scope> scope;
-  std::unique_ptr<executor::PreparedProgram> prepared;
-  double load_ms = 0;  ///< reading program and parameters
-  double plan_ms = 0;  ///< compiling
+  std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
+  std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
+  double load_ms = 0;                                    ///< reading program and parameters
+  double plan_ms = 0;                                    ///< compiling
 };
 
 /// Opens what the options name. Errors: those of readers, the startup program and compilation.
@@ -32,6 +34,9 @@ StatusOr<executor::NamedValues> read_feeds(const RunOptions& options);
 
 /// Names of --fetch, else the program's own fetch targets.
 std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session);
+
+/// True for a persistable var that belongs to the state of a program, not to feeding and fetching.
+bool is_stored(const Var& var);
 
 /// All persistable vars of block 0 that hold a value, feed and fetch holders left out.
 StatusOr<executor::NamedValues> persistables(const Session& session);

@@ -1,0 +1,38 @@
+#include "executor/feed_values.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "framework/tensor/layout.h"
+
+namespace millrace::executor {
+
+Status check_feed(const Var* var, const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  if (var == nullptr || tensor == nullptr || !var->spec().has_tensor()) return Ok();
+  const auto fail = [&](const std::string& expected) {
+    Location place;
+    place.var = var->name().str();
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("feed: expected {}, found {}", expected, describe(*tensor)))
+        .at(std::move(place));
+  };
+  MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)));
+  if (!var->spec().need_check_feed.value_or(false)) return Ok();
+  if (tensor->dtype() != var->dtype()) return fail(std::string(dtype_name(var->dtype())));
+  const llvm::ArrayRef<int64_t> dims = var->dims();
+  const std::string declared = fmt::format("dims [{}]", fmt::join(dims, ", "));
+  if (tensor->rank() != dims.size()) return fail(declared);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] >= 0 && dims[i] != tensor->dims()[i]) return fail(declared);
+  }
+  return Ok();
+}
+
+Status copy_value(const Value& from, Value& to) {
+  if (const auto* const tensor = from.get_if<Tensor>()) return copy_plain(*tensor, to.as<Tensor>());
+  MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
+  return Ok();
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/parallel/options.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "ops/registry.h"
+
+namespace millrace::executor {
+
+/// The programs of all devices, made by the passes of device_pipeline(). What the passes remark
+/// about device 0 is added to remarks. Writes the dot files that the strategy asks for.
+/// Errors: those of the passes; kIo.
+StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
+    const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
+    std::vector<std::string>& remarks);
+
+/// Exchanges of a device's program: one more than the highest number in it.
+int count_exchanges(const Program& program);
+
+/// Index that an op of a device's program has in the program as given; -1 for ops that passes have
+/// put in.
+int64_t given_index(const Program& given, const Program& of_device, int64_t op);
+
+}  // namespace millrace::executor

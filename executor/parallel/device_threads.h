@@ -1,0 +1,38 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <llvm/ADT/STLFunctionalExtras.h>
+
+namespace millrace::executor {
+
+/// One thread a device; the caller's is that of device 0. Threads live as long as the object, so
+/// what a thread keeps (the libraries' own state) stays with its device.
+class DeviceThreads {
+ public:
+  explicit DeviceThreads(int devices);
+  DeviceThreads(const DeviceThreads&) = delete;
+  DeviceThreads& operator=(const DeviceThreads&) = delete;
+  ~DeviceThreads();
+
+  /// Calls body(device) for every device, each on its thread, and returns when all have returned.
+  void run(llvm::function_ref<void(int device)> body);
+
+ private:
+  void work(int device);
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::vector<std::thread> threads_;
+  llvm::function_ref<void(int)>* body_ = nullptr;
+  uint64_t round_ = 0;
+  int pending_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace millrace::executor

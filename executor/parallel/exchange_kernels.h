@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+
+#include "executor/parallel/exchange_group.h"
+#include "kernels/device_group.h"
+#include "kernels/registry.h"
+
+namespace millrace::executor {
+
+/// What a device keeps (CpuDevice::library()) for the ops that exchange values.
+struct DeviceInGroup {
+  ExchangeGroup* group = nullptr;
+  int device = 0;
+  int micro_batch = 0;  ///< of this step, from 0
+  int micro_batches = 1;
+};
+
+/// Sums for kernels of one device; uses one exchange of the group for all of them.
+class KernelGroup final : public kernels::DeviceGroup {
+ public:
+  KernelGroup(ExchangeGroup& group, int device, int exchange)
+      : group_(group), device_(device), exchange_(exchange) {}
+
+  [[nodiscard]] int size() const override { return group_.ranks(); }
+  Status all_reduce(std::span<double> values) override;
+
+ private:
+  ExchangeGroup& group_;
+  int device_;
+  int exchange_;
+};
+
+/// Adds exchange_begin, exchange_end and merge_gradient.
+void add_exchange_kernels(kernels::KernelRegistry& registry);
+
+}  // namespace millrace::executor

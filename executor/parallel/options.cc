@@ -1,0 +1,201 @@
+#include "executor/parallel/options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "executor/parallel/parallel_executor.h"
+#include "framework/base/errors.h"
+#include "transpiler/parallel/parallel.h"
+
+namespace millrace::executor {
+namespace {
+
+Status refuse_unsupported(const BuildStrategy& build) {
+  const std::pair<bool, const char*> fields[] = {
+      {build.allow_cuda_graph_capture, "allow_cuda_graph_capture"},
+      {build.build_cinn_pass, "build_cinn_pass"},
+      {build.bkcl_comm_num != 1, "bkcl_comm_num"},
+      {build.sequential_run, "sequential_run"},
+  };
+  for (const auto& [is_set, name] : fields) {
+    if (is_set) return Unimplemented("build_strategy.{} has no meaning on CPU devices", name);
+  }
+  return Ok();
+}
+
+Status check_execution(const ExecutionStrategy& exec) {
+  if (exec.num_threads < 0)
+    return InvalidArgument("exec_strategy.num_threads must not be negative, found {}",
+                           exec.num_threads);
+  if (exec.num_iteration_per_drop_scope < 1) {
+    return InvalidArgument(
+        "exec_strategy.num_iteration_per_drop_scope must be at least 1, found {}",
+        exec.num_iteration_per_drop_scope);
+  }
+  if (exec.num_iteration_per_run < 1) {
+    return InvalidArgument("exec_strategy.num_iteration_per_run must be at least 1, found {}",
+                           exec.num_iteration_per_run);
+  }
+  return Ok();
+}
+
+Status check_hierarchy(const BuildStrategy& build) {
+  if (!build.use_hierarchical_allreduce) return Ok();
+  const int inter = build.hierarchical_allreduce_inter_nranks;
+  if (build.num_trainers <= 1) {
+    return InvalidArgument(
+        "build_strategy.use_hierarchical_allreduce needs num_trainers above 1, found {}",
+        build.num_trainers);
+  }
+  if (inter <= 1) {
+    return InvalidArgument(
+        "build_strategy.hierarchical_allreduce_inter_nranks must be above 1, found {}", inter);
+  }
+  if (build.num_trainers % inter != 0) {
+    return InvalidArgument(
+        "build_strategy.hierarchical_allreduce_inter_nranks {} does not divide num_trainers {}",
+        inter, build.num_trainers);
+  }
+  return Ok();
+}
+
+Status check_trainers(const ParallelOptions& options) {
+  const BuildStrategy& build = options.build_strategy;
+  const auto endpoints = static_cast<int>(build.trainers_endpoints.size());
+  if (build.num_trainers < 1)
+    return InvalidArgument("num_trainers must be at least 1, found {}", build.num_trainers);
+  if (endpoints > 0 && endpoints != build.num_trainers) {
+    return InvalidArgument("num_trainers is {}, but there are {} trainers_endpoints",
+                           build.num_trainers, endpoints);
+  }
+  if (build.trainer_id < 0 || build.trainer_id >= build.num_trainers) {
+    return InvalidArgument("trainer_id must be in [0, {}), found {}", build.num_trainers,
+                           build.trainer_id);
+  }
+  if (build.nccl_comm_num < 1)
+    return InvalidArgument("build_strategy.nccl_comm_num must be at least 1, found {}",
+                           build.nccl_comm_num);
+  MILLRACE_RETURN_IF_ERROR(check_hierarchy(build));
+  if (build.num_trainers == 1) return Ok();
+  if (options.trainers == nullptr) {
+    return InvalidArgument("num_trainers is {}, but no link to the other trainers is given",
+                           build.num_trainers);
+  }
+  if (options.trainers->trainers() != build.num_trainers ||
+      options.trainers->trainer_id() != build.trainer_id) {
+    return InvalidArgument("this is trainer {} of {}, but the link is that of trainer {} of {}",
+                           build.trainer_id, build.num_trainers, options.trainers->trainer_id(),
+                           options.trainers->trainers());
+  }
+  return Ok();
+}
+
+Status check_loss(const ParallelOptions& options, const Program& program) {
+  if (options.loss_name.empty()) {
+    if (!transpiler::is_training_program(program)) return Ok();
+    return Status(StatusCode::kInvalidArgument,
+                  "the program has backward or optimizer ops, but no loss_name is given")
+        .with_hint("without it gradients would stay on their devices and the copies drift apart");
+  }
+  if (program.root().find_var(options.loss_name) == nullptr) {
+    return InvalidArgument("loss_name: the program has no var '{}'", options.loss_name);
+  }
+  if (transpiler::is_training_program(program) && transpiler::loss_gradients(program).empty()) {
+    return Status(StatusCode::kInvalidProgram,
+                  "no op of role backward|loss (257) seeds the gradient of the loss");
+  }
+  return Ok();
+}
+
+Status check_ops(const Program& program) {
+  if (program.root().op_count() == 0)
+    return {StatusCode::kInvalidArgument, "the program has no ops"};
+  for (const Op& op : program.root().ops()) {
+    if (op.type() == "dgc" || op.type() == "dgc_momentum") {
+      return Status(StatusCode::kUnimplemented, "gradient compression (DGC) needs several GPUs")
+          .at(op.location());
+    }
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status check_options(const ParallelOptions& options, const Program& program) {
+  if (options.use_cuda) return Unimplemented("use_cuda: this build has no GPU devices");
+  if (options.devices < 1)
+    return InvalidArgument("expected at least one device, found {}", options.devices);
+  const BuildStrategy& build = options.build_strategy;
+  MILLRACE_RETURN_IF_ERROR(refuse_unsupported(build));
+  MILLRACE_RETURN_IF_ERROR(check_execution(options.exec_strategy));
+  MILLRACE_RETURN_IF_ERROR(check_trainers(options));
+  if (build.micro_batches < 1)
+    return InvalidArgument("micro_batches must be at least 1, found {}", build.micro_batches);
+  if (build.micro_batches > 1 && build.gradient_scale_strategy == GradientScale::kCustomized) {
+    return InvalidArgument(
+        "micro_batches {} and gradient_scale_strategy customized exclude each other",
+        build.micro_batches);
+  }
+  if (build.bucket_bytes < 0)
+    return InvalidArgument("bucket_bytes must not be negative, found {}", build.bucket_bytes);
+  if (options.share_vars_from != nullptr) {
+    if (options.share_vars_from->runs() == 0) {
+      return Status(StatusCode::kInvalidArgument, "share_vars_from: that executor has not run yet");
+    }
+    if (options.share_vars_from->device_count() != options.devices) {
+      return InvalidArgument("share_vars_from: that executor has {} devices, this one {}",
+                             options.share_vars_from->device_count(), options.devices);
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(check_ops(program));
+  return check_loss(options, program);
+}
+
+std::vector<std::string> option_remarks(const ParallelOptions& options) {
+  const BuildStrategy& build = options.build_strategy;
+  std::vector<std::string> remarks;
+  const std::pair<bool, const char*> fusions[] = {
+      {build.fuse_elewise_add_act_ops, "fuse_elewise_add_act_ops"},
+      {build.fuse_bn_act_ops, "fuse_bn_act_ops"},
+      {build.fuse_relu_depthwise_conv, "fuse_relu_depthwise_conv"},
+      {build.fuse_gemm_epilogue, "fuse_gemm_epilogue"},
+      {build.fused_attention, "fused_attention"},
+      {build.fused_feedforward, "fused_feedforward"},
+      {build.fuse_adamw, "fuse_adamw"},
+      {build.enable_auto_fusion, "enable_auto_fusion"},
+  };
+  for (const auto& [is_set, name] : fusions) {
+    if (is_set) remarks.push_back(fmt::format("{}: nothing is fused on CPU devices", name));
+  }
+  if (build.reduce_strategy == ReduceStrategy::kReduce && options.devices == 1)
+    remarks.emplace_back("reduce_strategy: all_reduce, because there is one device");
+  if (options.share_vars_from != nullptr)
+    remarks.emplace_back("scope: ignored, because share_vars_from is given");
+  return remarks;
+}
+
+std::string device_pipeline(const ParallelOptions& options, int device) {
+  const BuildStrategy& build = options.build_strategy;
+  std::string text = "remove-feed-fetch";
+  if (build.sync_batch_norm) text += ",sync-batch-norm";
+  if (options.loss_name.empty()) return text;
+  const char* strategy = "all_reduce";
+  if (build.reduce_strategy == ReduceStrategy::kReduce) strategy = "reduce";
+  if (build.async_mode) strategy = "none";
+  const char* scale = "average";
+  if (build.gradient_scale_strategy == GradientScale::kOne) scale = "one";
+  if (build.gradient_scale_strategy == GradientScale::kCustomized ||
+      build.gradient_scale_strategy == GradientScale::kWeighted)
+    scale = "fed";
+  text += fmt::format(
+      ",data-parallel{{devices={},device={},trainers={},strategy={},scale={},bucket-bytes={},"
+      "wait-for-all={},fuse-broadcasts={},micro-batches={},rings={}}}",
+      options.devices, device, build.num_trainers, strategy, scale,
+      build.fuse_all_reduce_ops ? build.bucket_bytes : 0, build.enable_backward_optimizer_op_deps,
+      build.fuse_broadcast_ops, build.micro_batches, build.nccl_comm_num);
+  return text;
+}
+
+}  // namespace millrace::executor

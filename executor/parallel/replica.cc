@@ -1,0 +1,140 @@
+#include "executor/parallel/replica.h"
+
+#include <algorithm>
+
+#include "executor/feed_values.h"
+#include "transpiler/distribute/roles.h"
+
+namespace millrace::executor {
+namespace {
+
+namespace role = transpiler::role;
+
+bool is_exchange(const Op& op) {
+  return op.type() == "exchange_begin" || op.type() == "exchange_end";
+}
+
+// Neighbouring seeds give unrelated streams; device 0 has that of a plain executor.
+uint64_t seed_of(uint64_t seed, int device) {
+  return seed + static_cast<uint64_t>(device) * 0x9e3779b97f4a7c15ULL;
+}
+
+}  // namespace
+
+Replica::Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program> program,
+                 Scope& scope, const ReplicaOptions& options)
+    : runtime_(std::move(runtime)),
+      program_(std::move(program)),
+      scope_(scope),
+      options_(options),
+      device_(options.threads, seed_of(options.seed, options.device)) {}
+
+StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime> runtime,
+                                                   std::unique_ptr<Program> program, Scope& scope,
+                                                   const ReplicaOptions& options) {
+  std::unique_ptr<Replica> replica(
+      new Replica(std::move(runtime), std::move(program), scope, options));
+  MILLRACE_ASSIGN_OR_RETURN(
+      replica->runner_,
+      BlockRunner::compile(*replica->runtime_, replica->program_->root(), replica->device_));
+  replica->find_phases();
+  replica->bind();
+  return replica;
+}
+
+void Replica::join(ExchangeGroup& group, int exchange) {
+  kernel_group_ = std::make_unique<KernelGroup>(group, options_.device, exchange);
+  device_.library<kernels::GroupOfDevice>().group = kernel_group_.get();
+  device_.library<DeviceInGroup>() = {&group, options_.device, 0, options_.micro_batches};
+}
+
+void Replica::find_phases() {
+  const std::vector<Step>& steps = runner_->steps();
+  const auto count = static_cast<unsigned>(steps.size());
+  all_.resize(count, true);
+  schedule_.resize(count);
+  update_.resize(count);
+  first_update_ = static_cast<int64_t>(count);
+  for (unsigned i = 0; i < count; ++i) {
+    const Op& op = *steps[i].op;
+    const int32_t bits = role::of(op);
+    const bool known = bits != role::kUnspecified;
+    if (known && (bits & role::kLrSched) != 0) {
+      schedule_.set(i);
+    } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0)) {
+      update_.set(i);
+      if (!is_exchange(op)) first_update_ = std::min<int64_t>(first_update_, i);
+    }
+  }
+}
+
+void Replica::bind() {
+  locals_ = std::make_unique<Scope>(&scope_);
+  runner_->bind(*locals_);
+  if (options_.shares_memory) runner_->plan_memory(options_.in_place);
+  fed_.clear();
+}
+
+void Replica::drop_temporaries() {
+  bind();
+}
+
+Value* Replica::find(const std::string& name) const {
+  Value* const value = runner_->find(name);
+  return value != nullptr ? value : locals_->find(name);
+}
+
+Status Replica::feed(const NamedValues& values) {
+  std::vector<Value*> fed;
+  for (const auto& [name, value] : values) {
+    Value* const target = runner_->find(name);
+    const Var* const var = program_->root().find_var(name);
+    if (target == nullptr) {
+      // no op of this device reads it, but it may be fetched
+      if (var == nullptr) continue;
+      MILLRACE_RETURN_IF_ERROR(
+          copy_value(value, (var->persistable() ? scope_ : *locals_).local(name)));
+      continue;
+    }
+    runner_->keep(name);
+    MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
+    MILLRACE_RETURN_IF_ERROR(copy_value(value, *target));
+    if (var == nullptr || !var->persistable()) fed.push_back(target);
+  }
+  // a feed serves one run
+  for (Value* const old : fed_) {
+    if (std::find(fed.begin(), fed.end(), old) == fed.end()) old->clear();
+  }
+  fed_ = std::move(fed);
+  return Ok();
+}
+
+Status Replica::run(std::vector<DeviceFeed>& feeds, const std::vector<std::string>& fetches,
+                    std::vector<Value>& results) {
+  for (const std::string& name : fetches) runner_->keep(name);
+  results.resize(feeds.size() * fetches.size());
+  const int last = static_cast<int>(feeds.size()) - 1;
+  auto& self = device_.library<DeviceInGroup>();
+  self.micro_batches = static_cast<int>(feeds.size());
+  for (int part = 0; part <= last; ++part) {
+    self.micro_batch = part;
+    MILLRACE_RETURN_IF_ERROR(feed(feeds[static_cast<size_t>(part)].values));
+    llvm::BitVector skipped(all_.size());
+    if (part > 0) skipped |= schedule_;
+    if (part < last) skipped |= update_;
+    if (options_.dry_run) skipped = all_;
+    MILLRACE_RETURN_IF_ERROR(runner_->run_without(skipped));
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      const Value* const value = find(fetches[i]);
+      Value& result = results[static_cast<size_t>(part) * fetches.size() + i];
+      if (value == nullptr || !value->initialized()) {
+        result.clear();
+      } else {
+        MILLRACE_RETURN_IF_ERROR(copy_value(*value, result));
+      }
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/block_runner.h"
+#include "executor/parallel/exchange_kernels.h"
+#include "executor/parallel/split_feeds.h"
+#include "executor/runtime.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+
+namespace millrace::executor {
+
+/// How one device of a ParallelExecutor runs.
+struct ReplicaOptions {
+  int device = 0;
+  int threads = 1;
+  uint64_t seed = 0;
+  bool shares_memory = true;  ///< temporaries share memory by liveness
+  bool in_place = true;
+  bool dry_run = false;
+  int micro_batches = 1;
+};
+
+/// One device: its processor, its program compiled, its scope of temporaries.
+/// Thread-safety: one thread at a time.
+class Replica {
+ public:
+  /// \param program  of this device
+  /// \param scope    has the persistable vars of this device; must outlive the replica
+  /// Errors: those of BlockRunner::compile().
+  static StatusOr<std::unique_ptr<Replica>> create(std::shared_ptr<const Runtime> runtime,
+                                                   std::unique_ptr<Program> program, Scope& scope,
+                                                   const ReplicaOptions& options);
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  /// Makes the device one of a group. \param exchange  number of the one that kernels use
+  void join(ExchangeGroup& group, int exchange);
+
+  /// Feeds and runs the micro-batches of a step, and copies what is fetched after each: results has
+  /// those of the first micro-batch, then those of the second, ... Vars that the device has not
+  /// stay empty.
+  Status run(std::vector<DeviceFeed>& feeds, const std::vector<std::string>& fetches,
+             std::vector<Value>& results);
+
+  /// Destroys the temporaries; the next run allocates and plans anew.
+  void drop_temporaries();
+
+  /// Value of a name on this device; null if there is none.
+  [[nodiscard]] Value* find(const std::string& name) const;
+  [[nodiscard]] const Program& program() const { return *program_; }
+  [[nodiscard]] Scope& scope() const { return scope_; }
+  [[nodiscard]] BlockRunner& runner() const { return *runner_; }
+  /// Index of the first op that updates; the number of ops if none does.
+  [[nodiscard]] int64_t first_update() const { return first_update_; }
+
+ private:
+  Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program> program, Scope& scope,
+          const ReplicaOptions& options);
+  Status feed(const NamedValues& values);
+  void find_phases();
+  void bind();
+
+  std::shared_ptr<const Runtime> runtime_;
+  std::unique_ptr<Program> program_;
+  Scope& scope_;
+  ReplicaOptions options_;
+  kernels::CpuDevice device_;
+  std::unique_ptr<KernelGroup> kernel_group_;
+  std::unique_ptr<Scope> locals_;
+  std::unique_ptr<BlockRunner> runner_;
+  std::vector<Value*> fed_;  ///< temporaries that the last run was fed
+  int64_t first_update_ = 0;
+  llvm::BitVector all_;       ///< all steps
+  llvm::BitVector schedule_;  ///< steps of learning-rate schedules: in the first micro-batch only
+  llvm::BitVector update_;    ///< exchanges and updates: in the last one only
+};
+
+}  // namespace millrace::executor

@@ -1,0 +1,104 @@
+#include "executor/parallel/timeline.h"
+
+#include <fmt/format.h>
+
+#include "framework/base/json_writer.h"
+#include "framework/program.h"
+
+namespace millrace::executor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Event {
+  const Op* op;
+  int depth;
+  int64_t start_ns;
+  int64_t end_ns;
+  int64_t bytes;
+};
+
+bool is_exchange(const Op& op) {
+  return op.type().startswith("exchange_");
+}
+
+}  // namespace
+
+class Timeline::Lane final : public StepObserver {
+ public:
+  explicit Lane(Clock::time_point start) : start_(start) {}
+
+  void before(const Step& /*step*/) override { open_.push_back(now()); }
+
+  Status after(const Step& step, Value* const* table) override {
+    Event event{step.op, static_cast<int>(open_.size()) - 1, open_.back(), now(), 0};
+    open_.pop_back();
+    for (const int32_t index : step.outputs) {
+      const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+      if (tensor != nullptr) event.bytes += tensor->bytes();
+    }
+    events_.push_back(event);
+    return Ok();
+  }
+
+  [[nodiscard]] const std::vector<Event>& events() const { return events_; }
+
+ private:
+  [[nodiscard]] int64_t now() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start_).count();
+  }
+
+  Clock::time_point start_;
+  std::vector<Event> events_;
+  std::vector<int64_t> open_;  // starts of the ops that run now
+};
+
+Timeline::Timeline(int devices) {
+  const auto start = Clock::now();
+  for (int d = 0; d < devices; ++d) lanes_.push_back(std::make_unique<Lane>(start));
+}
+
+Timeline::~Timeline() = default;
+
+StepObserver& Timeline::lane(int device) {
+  return *lanes_[static_cast<size_t>(device)];
+}
+
+std::string Timeline::chrome_json() const {
+  JsonWriter out;
+  out.begin_object();
+  out.key("traceEvents").begin_array();
+  for (size_t d = 0; d < lanes_.size(); ++d) {
+    const auto tid = static_cast<int64_t>(d);
+    out.begin_object();
+    out.member("name", "thread_name").member("ph", "M").member("pid", 1).member("tid", tid);
+    out.key("args").begin_object();
+    out.member("name", fmt::format("device {}", d)).end_object().end_object();
+    for (const Event& event : lanes_[d]->events()) {
+      const Location place = event.op->location();
+      out.begin_object();
+      out.member("name", std::string_view(event.op->type())).member("ph", "X").member("pid", 1);
+      out.member("cat", is_exchange(*event.op) ? "exchange" : "op").member("tid", tid);
+      out.member("ts", static_cast<double>(event.start_ns) / 1e3);
+      out.member("dur", static_cast<double>(event.end_ns - event.start_ns) / 1e3);
+      out.key("args").begin_object();
+      out.member("block", place.block).member("op", place.op);
+      out.member("output_bytes", event.bytes).end_object().end_object();
+    }
+  }
+  out.end_array().end_object();
+  return out.take();
+}
+
+Timeline::Load Timeline::load(int device) const {
+  Load load;
+  for (const Event& event : lanes_[static_cast<size_t>(device)]->events()) {
+    if (event.depth > 0) continue;
+    const double ms = static_cast<double>(event.end_ns - event.start_ns) / 1e6;
+    load.total_ms += ms;
+    if (is_exchange(*event.op)) load.exchange_ms += ms;
+  }
+  return load;
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,57 @@
+#include "ops/collective/defs.h"
+#include "ops/infer_helpers.h"
+
+// How the devices of one process pass values to each other. The pass data-parallel puts these ops
+// into the program of each device; begin and end of one exchange stand apart, so that devices work
+// on while the others arrive.
+namespace millrace::ops {
+namespace {
+
+OpDef exchange(llvm::StringRef type, llvm::StringRef doc) {
+  OpDef def(type);
+  def.doc(doc)
+      .input("X", "this device's part, of one element type", Arity::kMany)
+      .required_attr<std::string>("kind", "what becomes of the parts")
+      .one_of({"all_reduce", "reduce", "broadcast", "gather_rows"})
+      .required_attr<int32_t>("bucket", "number of the exchange in the program")
+      .range(0)
+      .attr("root", -1, "device that gets (reduce) or gives (broadcast) the values; -1: all")
+      .range(-1)
+      .attr("ring_id", 0, "communicator between processes")
+      .range(0)
+      .side_effects();
+  return def;
+}
+
+Status infer_in_place(InferContext& ctx) {
+  copy_each(ctx, "X", "Out");
+  return Ok();
+}
+
+Status infer_merge(InferContext& ctx) {
+  ctx.copy("X", "Out");
+  ctx.copy("X", "MergedOut");
+  return Ok();
+}
+
+}  // namespace
+
+void add_exchange_ops(OpRegistry& registry) {
+  registry.add(exchange("exchange_begin", "Offers values to the other devices of the process."));
+  registry.add(exchange("exchange_end",
+                        "Waits until every device has what it gets of an exchange: the sum over "
+                        "the devices, the values of one, or the rows of all.")
+                   .output("Out", "X, in place", Arity::kMany)
+                   .infer(infer_in_place));
+  registry.add(OpDef("merge_gradient")
+                   .doc("Adds up the gradients of the micro-batches of a step; in the last one "
+                        "Out is the sum.")
+                   .input("X", "gradient of one micro-batch")
+                   .input("Merged", "sum of those before", Arity::kOptional)
+                   .output("Out", "X, in place")
+                   .output("MergedOut", "Merged, in place")
+                   .infer(infer_merge)
+                   .side_effects());
+}
+
+}  // namespace millrace::ops

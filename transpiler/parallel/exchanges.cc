@@ -1,0 +1,127 @@
+#include "transpiler/parallel/exchanges.h"
+
+#include <algorithm>
+
+#include "transpiler/distribute/roles.h"
+
+namespace millrace::transpiler {
+namespace {
+
+// Ops with sub-blocks may use any var.
+bool has_block(const Op& op) {
+  return std::any_of(op.attrs().begin(), op.attrs().end(), [](const Attr& attr) {
+    return attr.value.kind() == AttrKind::kBlock || attr.value.kind() == AttrKind::kBlocks;
+  });
+}
+
+}  // namespace
+
+Op& ExchangeInserter::emit(llvm::StringRef type, Op* where, const Bucket& bucket) {
+  Op& op = block_.insert_before(where, type);
+  op.set_input("X", bucket.vars);
+  if (type == "exchange_end") op.set_output("Out", bucket.vars);
+  op.set_string("kind", bucket.kind.str()).set_int("bucket", bucket.number);
+  if (bucket.root >= 0) op.set_int("root", bucket.root);
+  if (settings_.rings > 1) op.set_int("ring_id", bucket.number % settings_.rings);
+  op.set_int("op_role", bucket.role);
+  return op;
+}
+
+void ExchangeInserter::begin(Bucket bucket, Op* where) {
+  bucket.number = count_++;
+  emit("exchange_begin", where, bucket);
+  begun_[bucket.number] = std::move(bucket);
+}
+
+void ExchangeInserter::end(Bucket& bucket, Op* where) {
+  emit("exchange_end", where, bucket);
+  for (const std::string& var : bucket.vars) flying_.erase(var);
+}
+
+void ExchangeInserter::settle_all(Op* where) {
+  for (auto& [key, bucket] : open_) begin(std::move(bucket), where);
+  open_.clear();
+  for (auto& [number, bucket] : begun_) end(bucket, where);
+  begun_.clear();
+}
+
+// Whatever the op touches must have arrived.
+void ExchangeInserter::settle(const Op& op) {
+  Op* const where = const_cast<Op*>(&op);
+  const bool waits = settings_.wait_for_all && (role::of(op) & role::kOptimize) != 0 &&
+                     role::of(op) != role::kUnspecified;
+  if (waits || has_block(op)) return settle_all(where);
+  const auto touches = [&](const Bucket& bucket) {
+    return std::any_of(bucket.vars.begin(), bucket.vars.end(),
+                       [&](const std::string& var) { return op.reads(var) || op.writes(var); });
+  };
+  const auto names = op.input_names();
+  const auto outputs = op.output_names();
+  const auto flies = [&](llvm::StringRef name) { return flying_.count(name) > 0; };
+  if (std::none_of(names.begin(), names.end(), flies) &&
+      std::none_of(outputs.begin(), outputs.end(), flies))
+    return;
+  for (auto it = open_.begin(); it != open_.end();) {
+    if (!touches(it->second)) {
+      ++it;
+      continue;
+    }
+    begin(std::move(it->second), where);
+    it = open_.erase(it);
+  }
+  for (auto it = begun_.begin(); it != begun_.end();) {
+    if (!touches(it->second)) {
+      ++it;
+      continue;
+    }
+    end(it->second, where);
+    it = begun_.erase(it);
+  }
+}
+
+void ExchangeInserter::add(const ParallelGrad& grad, Op* where) {
+  flying_[grad.grad] = true;
+  Bucket alone;
+  Bucket& bucket = grad.sparse ? alone : open_[{grad.owner, grad.dtype}];
+  bucket.kind = grad.sparse ? "gather_rows" : (grad.owner < 0 ? "all_reduce" : "reduce");
+  bucket.root = grad.owner;
+  bucket.role = role::kBackward;
+  bucket.vars.push_back(grad.grad);
+  bucket.bytes += grad.elements * dtype_size(grad.dtype);
+  if (grad.sparse) return begin(std::move(alone), where);
+  if (bucket.bytes < settings_.bucket_bytes) return;
+  begin(std::move(bucket), where);
+  open_.erase({grad.owner, grad.dtype});
+}
+
+void ExchangeInserter::insert(const std::vector<ParallelGrad>& grads) {
+  size_t next = 0;
+  for (Op* const op : block_.op_vector()) {
+    settle(*op);
+    Op* const where = block_.next(*op);
+    for (; next < grads.size() && grads[next].writer == op; ++next) add(grads[next], where);
+  }
+  settle_all(nullptr);
+}
+
+void ExchangeInserter::broadcast(const std::vector<std::vector<std::string>>& sent) {
+  for (size_t root = 0; root < sent.size(); ++root) {
+    std::map<DType, Bucket> buckets;
+    for (const std::string& name : sent[root]) {
+      Bucket& bucket = buckets[block_.find_var(name)->dtype()];
+      bucket.kind = "broadcast";
+      bucket.root = static_cast<int>(root);
+      bucket.role = role::kOptimize;
+      bucket.vars.push_back(name);
+      if (settings_.fuse_broadcasts) continue;
+      begin(std::move(bucket), nullptr);
+      bucket = Bucket();
+    }
+    for (auto& [dtype, bucket] : buckets) {
+      if (!bucket.vars.empty()) begin(std::move(bucket), nullptr);
+    }
+  }
+  settle_all(nullptr);
+}
+
+}  // namespace millrace::transpiler

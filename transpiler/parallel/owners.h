@@ -1,0 +1,28 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "transpiler/parallel/gradients.h"
+
+namespace millrace::transpiler {
+
+/// Who updates what in Reduce mode.
+struct Ownership {
+  /// True if some op needs gradients of several owners (a norm over all of them): then every device
+  /// gets every sum, and only the updates themselves are divided.
+  bool needs_all = false;
+  /// Device that runs an optimizer op alone; ops that are not here run on all devices.
+  std::map<Op*, int> owner_of;
+  /// By owner: vars that only it writes and others read, in order of writing. They are sent to the
+  /// others at the end of the step.
+  std::vector<std::vector<std::string>> sent;
+};
+
+/// Gives each gradient to the device with the fewest elements so far (of equals, the first), in
+/// program order, and each optimizer op to the device of its gradient.
+/// Source: spec/parallel_executor.md section 4.3.
+Ownership divide_updates(Program& program, std::vector<ParallelGrad>& grads, int devices);
+
+}  // namespace millrace::transpiler
