@@ -104,6 +104,7 @@ class Backward {
           op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
       MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
       if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
+      if (made.empty()) add_reader(op, out);
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
@@ -112,6 +113,17 @@ class Backward {
       }
     }
     return Ok();
+  }
+
+  // The gradient op of an op without wanted gradients goes later; until then it is a reader, and
+  // sums stand in front of the first reader. Only `sum` makes nothing in the first place.
+  static void add_reader(const Op& op, std::vector<PendingOp>& out) {
+    if (op.type() == "sum") return;
+    GradOp reader(op.type());
+    std::vector<std::string> grads;
+    for (const llvm::StringRef name : op.output_names()) grads.push_back(names::grad(name));
+    reader.input("Out@GRAD", std::move(grads));
+    out.push_back({std::move(reader), nullptr});
   }
 
   // The gradients of a sub-block, in a block of their own.

@@ -87,6 +87,23 @@ TEST_F(BackwardTest, SumsTheGradientsOfAVarThatIsReadTwice) {
   EXPECT_EQ(sum->first_output("Out"), "a@GRAD");
 }
 
+TEST_F(BackwardTest, SumsBeforeAReaderThatGoesLater) {
+  program_->root().declare("u", VarSpec::tensor(DType::kFloat32, {-1, 4}));
+  program_->root().declare("v", VarSpec::tensor(DType::kFloat32, {-1, 4}));
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "b");
+  op("tanh", {{"X", "c"}}, "a");
+  op("elementwise_add", {{"X", "a"}, {"Y", "a"}}, "u");
+  op("elementwise_add", {{"X", "u"}, {"Y", "b"}}, "v");
+  op("mean", {{"X", "v"}}, "loss");
+  BackwardRequest request;
+  request.no_grad = {"c"};
+  backward(request);
+  const std::vector<std::string> types = op_types();
+  EXPECT_THAT(std::vector<std::string>(types.begin() + 5, types.end()),
+              ElementsAre("fill_constant", "mean_grad", "elementwise_add_grad",
+                          "elementwise_add_grad", "sum", "mul_grad"));
+}
+
 TEST_F(BackwardTest, LeavesOutWhatNoGradientFlowsThrough) {
   op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
   op("tanh", {{"X", "a"}}, "b");
