@@ -79,7 +79,8 @@ VarRef Layer::param(const ParamAttr& attr, const std::string& suffix,
     state_->parameters.push_back(name);
   else
     state_->frozen.insert(name);
-  state_->parameter_options[name] = {attr.learning_rate, attr.regularizer, attr.need_clip};
+  state_->parameter_options[name] = {attr.learning_rate, attr.regularizer, attr.need_clip,
+                                     attr.clip};
   return {state_, name};
 }
 

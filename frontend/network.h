@@ -54,6 +54,7 @@ struct ParamAttr {
   std::optional<Regularizer> regularizer = {};  ///< in place of the optimizer's
   bool trainable = true;
   bool need_clip = true;
+  std::optional<GradientClip> clip = {};  ///< in place of the optimizer's
 };
 
 /// A network under construction: a main and a startup program that layers (frontend/layers.h)

@@ -238,13 +238,68 @@ void correct_role_vars(Block& root, const ParameterTable& parameters,
   }
 }
 
+// Parameters that one clip treats at once.
+struct ClipGroup {
+  GradientClip clip;
+  std::vector<size_t> members;  ///< places in the pairs
+};
+
+// A global norm by its group, the others one parameter at a time.
+StatusOr<std::vector<ClipGroup>> group_clips(const std::optional<GradientClip>& common,
+                                             const ParameterTable& parameters,
+                                             const std::vector<ParamGrad>& pairs) {
+  std::vector<ClipGroup> groups;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const ParameterOptions options = options_of(parameters, pairs[i].param);
+    const std::optional<GradientClip> clip = options.clip ? options.clip : common;
+    if (!clip || !options.need_clip) continue;
+    const auto* const norm = std::get_if<ClipByGlobalNorm>(&*clip);
+    const auto same = llvm::find_if(groups, [&](const ClipGroup& group) {
+      const auto* const other = std::get_if<ClipByGlobalNorm>(&group.clip);
+      return norm != nullptr && other != nullptr && norm->group_name == other->group_name;
+    });
+    if (same == groups.end()) {
+      groups.push_back({*clip, {i}});
+      continue;
+    }
+    const double bound = std::get<ClipByGlobalNorm>(same->clip).clip_norm;
+    if (bound != norm->clip_norm) {
+      return InvalidArgument(
+          "clip by global norm: expected one 'clip_norm' in group '{}', found {} and {}",
+          norm->group_name, bound, norm->clip_norm);
+    }
+    same->members.push_back(i);
+  }
+  return groups;
+}
+
+bool has_own_clip(const ParameterTable& parameters, const ParamGrad& pair) {
+  return options_of(parameters, pair.param).clip.has_value();
+}
+
 }  // namespace
 
-Status clip_gradients(Builder& builder, const GradientClip& clip, const ParameterTable& parameters,
-                      std::vector<ParamGrad>& pairs) {
+Status clip_gradients(Builder& builder, const std::optional<GradientClip>& common,
+                      const ParameterTable& parameters, std::vector<ParamGrad>& pairs) {
+  if (pairs.empty()) return Ok();
   MarkScope marks(builder);
-  marks.scope("gradient_clip");
-  MILLRACE_RETURN_IF_ERROR(std::visit(Clip{builder, parameters, pairs}, clip));
+  marks.scope("gradient_clip");  // also where nothing is clipped: the original counts it
+  const bool any_own =
+      llvm::any_of(pairs, [&](const ParamGrad& pair) { return has_own_clip(parameters, pair); });
+  if (!any_own) {
+    if (!common) return Ok();
+    MILLRACE_RETURN_IF_ERROR(std::visit(Clip{builder, parameters, pairs}, *common));
+    correct_role_vars(builder.main().root(), parameters, pairs);
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ClipGroup> groups,
+                            group_clips(common, parameters, pairs));
+  for (const ClipGroup& group : groups) {
+    std::vector<ParamGrad> members;
+    for (const size_t i : group.members) members.push_back(pairs[i]);
+    MILLRACE_RETURN_IF_ERROR(std::visit(Clip{builder, parameters, members}, group.clip));
+    for (size_t k = 0; k < members.size(); ++k) pairs[group.members[k]] = members[k];
+  }
   correct_role_vars(builder.main().root(), parameters, pairs);
   return Ok();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,14 @@ using ParameterTable = std::map<std::string, ParameterOptions>;
 /// Options of a parameter; the defaults if the table has none.
 ParameterOptions options_of(const ParameterTable& table, const std::string& param);
 
-/// Appends the ops of a clip; parameters with need_clip = false are left out.
-/// Errors: kInvalidArgument for a bound that is not positive, kUnimplemented for a global norm of
-/// gradients in half precision. Source: spec/backward.md section 8, step 1.
-Status clip_gradients(Builder& builder, const GradientClip& clip, const ParameterTable& parameters,
-                      std::vector<ParamGrad>& pairs);
+/// Appends the ops of the clip of each parameter: its own, or else the common one; parameters with
+/// need_clip = false are left out.
+/// Errors: kInvalidArgument for a bound that is not positive or two bounds of one group,
+/// kUnimplemented for a global norm of gradients in half precision.
+/// Source: spec/backward.md section 8, step 1; clips of single parameters: fluid's
+/// set_gradient_clip().
+Status clip_gradients(Builder& builder, const std::optional<GradientClip>& common,
+                      const ParameterTable& parameters, std::vector<ParamGrad>& pairs);
 
 /// Appends the ops of the decay of each parameter: its own, or else the common one. A sparse
 /// gradient becomes dense under a new name.

@@ -67,13 +67,7 @@ StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
   std::vector<ParamGrad> pairs = result.param_grads;
   std::sort(pairs.begin(), pairs.end(),
             [](const ParamGrad& a, const ParamGrad& b) { return a.param < b.param; });
-  if (options.clip) {
-    MILLRACE_RETURN_IF_ERROR(
-        clip_gradients(builder, *options.clip, options.parameter_options, pairs));
-  } else if (!pairs.empty()) {
-    // the original opens the scope before it asks whether there is a clip
-    (void)builder.scopes().open("/", "gradient_clip");
-  }
+  MILLRACE_RETURN_IF_ERROR(clip_gradients(builder, options.clip, options.parameter_options, pairs));
   MILLRACE_RETURN_IF_ERROR(regularize_gradients(
       builder, options.regularization, options.parameter_options, fuses_l2(options.method), pairs));
   if (result.learning_rate.empty()) {

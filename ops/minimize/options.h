@@ -101,9 +101,10 @@ struct ClipByNorm {
   double clip_norm = 0;
 };
 
-/// All gradients by one factor, so that the norm of all together is at most clip_norm.
+/// All gradients of a group by one factor, so that the norm of them together is at most clip_norm.
 struct ClipByGlobalNorm {
   double clip_norm = 0;
+  std::string group_name = "default_group";  ///< matters where parameters have clips of their own
 };
 
 /// Any of them.
@@ -137,6 +138,9 @@ struct ParameterOptions {
   double learning_rate = 1.0;                   ///< factor of the rate
   std::optional<Regularizer> regularizer = {};  ///< in place of the one of all parameters
   bool need_clip = true;                        ///< false: its gradient is left as it is
+  /// In place of the one of all parameters. Parameters with the same group_name of a global norm
+  /// are clipped together.
+  std::optional<GradientClip> clip = {};
 };
 
 /// How a loss is to be minimized.

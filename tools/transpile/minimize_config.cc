@@ -51,6 +51,9 @@ Status read_parameter(const Json& json, const std::string& path, MinimizeOptions
       MILLRACE_ASSIGN_OR_RETURN(own.regularizer, read_regularizer(*regularizer, way));
     }
   }
+  if (const Json* const clip = fields.find("clip")) {
+    MILLRACE_ASSIGN_OR_RETURN(own.clip, read_clip(*clip, fields.path_of("clip")));
+  }
   if (trainable)
     options.parameters.push_back(name);
   else

@@ -269,7 +269,9 @@ constexpr std::array<Kind<GradientClip>, 3> kClips = {{
     {"global_norm",
      [](JsonFields& f) -> GradientClip {
        ClipByGlobalNorm clip;
-       f.number("clip_norm", clip.clip_norm).require("clip_norm");
+       f.number("clip_norm", clip.clip_norm)
+           .text("group_name", clip.group_name)
+           .require("clip_norm");
        return clip;
      }},
 }};
@@ -309,7 +311,7 @@ Status read_gradient_steps(JsonFields& fields, MinimizeOptions& options) {
   const Json* const clip = fields.find("clip");
   // dpsgd has a number of that name among its hyper-parameters
   if (clip != nullptr && !(std::holds_alternative<Dpsgd>(options.method) && clip->is_number())) {
-    MILLRACE_ASSIGN_OR_RETURN(options.clip, read_whole(*clip, fields.path_of("clip"), kClips));
+    MILLRACE_ASSIGN_OR_RETURN(options.clip, read_clip(*clip, fields.path_of("clip")));
   }
   if (const Json* const regularization = fields.find("regularization")) {
     MILLRACE_ASSIGN_OR_RETURN(options.regularization,
@@ -322,6 +324,10 @@ Status read_gradient_steps(JsonFields& fields, MinimizeOptions& options) {
 
 StatusOr<Regularizer> read_regularizer(const Json& json, const std::string& path) {
   return read_whole(json, path, kRegularizers);
+}
+
+StatusOr<GradientClip> read_clip(const Json& json, const std::string& path) {
+  return read_whole(json, path, kClips);
 }
 
 Status read_optimizer(const Json& json, const std::string& path, const std::string& loss,

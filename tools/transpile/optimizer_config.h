@@ -22,4 +22,7 @@ Status read_optimizer(const nlohmann::json& json, const std::string& path, const
 /// Reads {"type": "l1" or "l2", "coeff": C}.
 StatusOr<Regularizer> read_regularizer(const nlohmann::json& json, const std::string& path);
 
+/// Reads {"type": "value", "norm" or "global_norm", ...}.
+StatusOr<GradientClip> read_clip(const nlohmann::json& json, const std::string& path);
+
 }  // namespace millrace::tools
