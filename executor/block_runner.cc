@@ -56,13 +56,16 @@ Status BlockRunner::add_step(const Op& op) {
   add_args(op.inputs(), step.inputs);
   add_args(op.outputs(), step.outputs);
   uint16_t position = 0;
+  const bool is_gradient = op.type().endswith("_grad");
   for (const Slot& slot : op.inputs()) {
     const bool required = is_required(*step.def, op.name_of(slot.name));
-    const bool dense = !kernels::looks_at_kind(op.type(), op.name_of(slot.name));
+    const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
       if (step.inputs[position] < 0) continue;
       if (required) step.required.push_back(position);
-      if (dense) step.dense.push_back(position);
+      step.kinds.push_back({position, kinds});
+      if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))
+        step.incoming.push_back(position);
     }
   }
   const kernels::KernelSetup setup(*step.def, op, device_);

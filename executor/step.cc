@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "framework/names.h"
 #include "framework/program.h"
@@ -159,14 +160,25 @@ Location place_of(const Step& step, uint16_t position) {
 // A kernel that asks for a tensor must find one. Whether kinds fit need be asked only when an input
 // changed, as those that are no tensors count as changed.
 Status check_kinds(const Step& step, Value* const* table) {
-  for (const uint16_t position : step.dense) {
+  for (const auto& [position, accepted] : step.kinds) {
     const Value& value = *table[step.inputs[position]];
-    if (value.holds<Tensor>() || value.holds<std::monostate>()) continue;
+    if (value.holds<Tensor>() || value.holds<std::monostate>() || accepted.others ||
+        (accepted.rows && value.holds<SelectedRows>()) ||
+        (accepted.arrays && value.holds<TensorArray>()))
+      continue;
     return Status(StatusCode::kExecution,
-                  fmt::format("the input must be a dense tensor, found {}", describe(value)))
+                  fmt::format("the input must be a dense tensor{}{}, found {}",
+                              accepted.rows ? " or selected rows" : "",
+                              accepted.arrays ? " or an array" : "", describe(value)))
         .at(place_of(step, position));
   }
-  return Ok();
+  const auto is_there = [&](uint16_t position) {
+    return table[step.inputs[position]]->initialized();
+  };
+  if (step.incoming.empty() || llvm::any_of(step.incoming, is_there)) return Ok();
+  return Status(StatusCode::kExecution, "the gradient that comes in holds no value")
+      .at(place_of(step, step.incoming.front()))
+      .with_hint("the op that computes it has not run, or its var is overwritten or deleted");
 }
 
 Status infer(Step& step, Value* const* table) {

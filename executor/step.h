@@ -9,6 +9,7 @@
 #include "framework/op.h"
 #include "framework/tensor/value.h"
 #include "kernels/kernel.h"
+#include "kernels/value_kinds.h"
 #include "ops/infer_context.h"
 
 namespace millrace::executor {
@@ -26,8 +27,15 @@ struct Step {
   /// Inputs (by position) without which the op cannot run.
   llvm::SmallVector<uint16_t, 4> required;
 
-  /// Inputs (by position) that the kernel wants as dense tensors.
-  llvm::SmallVector<uint16_t, 4> dense;
+  /// What the kernel takes as an input besides dense tensors.
+  struct KindRule {
+    uint16_t position;  ///< in inputs
+    kernels::AcceptedKinds accepted;
+  };
+  llvm::SmallVector<KindRule, 4> kinds;
+
+  /// Inputs (by position) of a gradient op that are gradients; one of them must be there.
+  llvm::SmallVector<uint16_t, 2> incoming;
 
   /// Inputs (by position) that the kernel wants in row-major order.
   llvm::SmallVector<uint16_t, 4> plain;

@@ -4,9 +4,14 @@
 
 namespace millrace::kernels {
 
-/// True if the CPU kernel of an op looks at the kind of value that an input slot holds and so takes
-/// (or refuses with words of its own) selected rows, arrays and the like. All other kernels want a
-/// dense tensor; the executor sees to it.
-bool looks_at_kind(llvm::StringRef op_type, llvm::StringRef slot);
+/// What an input slot of a kernel takes besides dense tensors.
+struct AcceptedKinds {
+  bool rows = false;    ///< selected rows
+  bool arrays = false;  ///< tensor arrays
+  bool others = false;  ///< anything: the kernel looks itself
+};
+
+/// What the CPU kernel of an op takes in an input slot; the executor refuses all else.
+AcceptedKinds accepted_kinds(llvm::StringRef op_type, llvm::StringRef slot);
 
 }  // namespace millrace::kernels

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -219,6 +220,52 @@ StatusOr<Control> load_combine(const KernelSetup& setup, BlockRunner& runner) {
   });
 }
 
+// The rows of a table that a server has: every node_num-th one from node_index on.
+Status pick_rows(const Tensor& table, int64_t first, int64_t step, Tensor& out) {
+  Dims dims(table.dims().begin(), table.dims().end());
+  dims[0] = first >= dims[0] ? 0 : (dims[0] - first + step - 1) / step;
+  MILLRACE_RETURN_IF_ERROR(out.resize(table.dtype(), dims));
+  const int64_t bytes = table.dim(0) == 0 ? 0 : table.bytes() / table.dim(0);
+  for (int64_t r = 0; bytes > 0 && r < dims[0]; ++r) {
+    std::memcpy(out.raw() + r * bytes, table.raw() + (first + r * step) * bytes,
+                static_cast<size_t>(bytes));
+  }
+  return Ok();
+}
+
+StatusOr<Control> sparse_tensor_load(const KernelSetup& setup, BlockRunner& runner) {
+  MILLRACE_ASSIGN_OR_RETURN(const FileName file, allowed_file(setup, runner));
+  const std::vector<Argument> outputs =
+      arguments(setup.op(), setup.op().outputs(), "Out", true, setup);
+  if (outputs.size() != 1) return setup.error("output 'Out' must have one var");
+  const auto index = setup.attr<int64_t>("node_index");
+  const auto nodes = setup.attr<int64_t>("node_num");
+  if (index >= nodes) {
+    return setup.error("attribute 'node_index' is {}, expected less than 'node_num' {}", index,
+                       nodes);
+  }
+  const auto shape = setup.attr<std::vector<int64_t>>("shape");
+  io::ParamSpec spec = spec_of(setup.op(), outputs[0], false);
+  spec.kind = VarKind::kLodTensor;
+  spec.dims.reset();  // those of the whole table are not known here
+  return Control([=, out = outputs[0].arg](ControlContext& ctx) -> Status {
+    const StatusOr<io::ByteSource> source = open(file);
+    if (!source.ok()) return in_note(source.status());
+    const StatusOr<Value> value = io::load_param(*source, spec, {});
+    if (!value.ok()) return in_note(value.status());
+    const Tensor& table = *value->get_if<Tensor>();
+    if (table.rank() == 0)
+      return ctx.args.error("a table must have rows, found {}", describe(table));
+    auto& rows = ctx.args.out_value(out).as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(pick_rows(table, index, nodes, rows));
+    if (!shape.empty() && rows.dims() != llvm::ArrayRef<int64_t>(shape)) {
+      return ctx.args.error("attribute 'shape' is [{}], but the file has {} for this server",
+                            fmt::join(shape, ", "), describe(rows));
+    }
+    return Ok();
+  });
+}
+
 }  // namespace
 
 void add_files(ControlRegistry& registry) {
@@ -226,6 +273,7 @@ void add_files(ControlRegistry& registry) {
   registry.add("save_combine", save_combine);
   registry.add("load", load);
   registry.add("load_combine", load_combine);
+  registry.add("sparse_tensor_load", sparse_tensor_load);
 }
 
 }  // namespace millrace::executor

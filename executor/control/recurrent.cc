@@ -42,6 +42,8 @@ StatusOr<int64_t> steps_of(const ControlContext& ctx, ArgRange inputs) {
   if (inputs.count == 0) return ctx.args.error("inputs must have a sequence, found none");
   int64_t steps = -1;
   for (int32_t k = 0; k < inputs.count; ++k) {
+    if (!ctx.args.has_in(inputs, k) || !ctx.args.in_value(inputs, k).holds<Tensor>())
+      return ctx.args.error("inputs[{}] holds no tensor", k);
     const Tensor& sequence = ctx.args.in(inputs, k);
     if (sequence.rank() == 0) return ctx.args.error("inputs must have a time dim, found rank 0");
     if (steps >= 0 && sequence.dim(0) != steps)

@@ -91,7 +91,9 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
                  Scope* later) {
   for (int32_t k = 0; k < g.output_grads.count; ++k) {
     if (!ctx.args.has_in(g.output_grads, k)) continue;
-    const Tensor& all = ctx.args.in(g.output_grads, k);
+    const auto* const given = ctx.args.in_value(g.output_grads, k).get_if<Tensor>();
+    if (given == nullptr) return ctx.args.error("outputs@GRAD[{}] holds no tensor", k);
+    const Tensor& all = *given;
     if (all.rank() == 0 || t >= all.dim(0))
       return ctx.args.error("outputs@GRAD must have step {}, found {}", t, describe(all));
     // a copy, as the gradient of a state may replace it
@@ -170,7 +172,7 @@ Status run_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
   for (int32_t k = 0; k < g.input_grads.count; ++k) {
     if (ctx.args.has_out(g.input_grads, k) && ctx.args.has_in(g.inputs, k))
       MILLRACE_RETURN_IF_ERROR(
-          set_zeros_like(ctx.args.in(g.inputs, k), ctx.args.out(g.input_grads, k)));
+          set_zeros_like(ctx.args.in_value(g.inputs, k), ctx.args.out_value(g.input_grads, k)));
   }
   llvm::BitVector started(static_cast<unsigned>(g.parameter_grads.count));
   const auto steps = static_cast<int64_t>(scopes->size());

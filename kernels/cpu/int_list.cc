@@ -3,6 +3,16 @@
 #include "ops/infer_context.h"
 
 namespace millrace::kernels {
+namespace {
+
+// The tensor of a slot that may be absent, but that the op has.
+StatusOr<const Tensor*> present(const Value& value, llvm::StringRef slot) {
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor != nullptr && tensor->initialized()) return tensor;
+  return KernelContext::error("input {} holds no tensor", slot.str());
+}
+
+}  // namespace
 
 Status append_ints(const Tensor& tensor, llvm::StringRef name, Ints& out) {
   if (tensor.dtype() == DType::kInt32) {
@@ -38,13 +48,19 @@ StatusOr<Ints> IntList::read(const KernelContext& ctx) const {
   Ints out;
   if (list_.count > 0) {
     for (int32_t k = 0; k < list_.count; ++k) {
-      MILLRACE_ASSIGN_OR_RETURN(const int64_t value, one_int(ctx.in(list_, k), list_name_));
+      if (!ctx.has_in(list_, k))
+        return KernelContext::error("input {}[{}] is missing", list_name_.str(), k);
+      MILLRACE_ASSIGN_OR_RETURN(const Tensor* const element,
+                                present(ctx.in_value(list_, k), list_name_));
+      MILLRACE_ASSIGN_OR_RETURN(const int64_t value, one_int(*element, list_name_));
       out.push_back(value);
     }
     return out;
   }
   if (tensor_) {
-    MILLRACE_RETURN_IF_ERROR(append_ints(ctx.in(tensor_), tensor_name_, out));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              present(ctx.in_value(tensor_), tensor_name_));
+    MILLRACE_RETURN_IF_ERROR(append_ints(*tensor, tensor_name_, out));
     return out;
   }
   out.assign(fixed_.begin(), fixed_.end());
@@ -65,7 +81,9 @@ AxisArg::AxisArg(const KernelSetup& op, llvm::StringRef attr, llvm::StringRef te
 StatusOr<int64_t> AxisArg::read(const KernelContext& ctx, size_t rank) const {
   int64_t axis = fixed_;
   if (tensor_) {
-    MILLRACE_ASSIGN_OR_RETURN(axis, one_int(ctx.in(tensor_), tensor_name_));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              present(ctx.in_value(tensor_), tensor_name_));
+    MILLRACE_ASSIGN_OR_RETURN(axis, one_int(*tensor, tensor_name_));
   }
   return axis_of(axis, rank);
 }

@@ -164,6 +164,25 @@ TEST_F(FilesTest, StaysBelowTheFolder) {
   EXPECT_THAT(prepared.status().to_string(), HasSubstr("no folder was allowed"));
 }
 
+TEST_F(FilesTest, LoadsTheRowsOfOneServer) {
+  save_matrix("sub/w");
+  const auto load_rows = [&](int64_t index, int64_t nodes, std::vector<int64_t> shape) {
+    const auto loading = program({{"part", {-1, 3}}});
+    op(*loading, "sparse_tensor_load", "sub/w")
+        .set_output("Out", "part")
+        .set_attr("node_index", make_attr(index))
+        .set_attr("node_num", make_attr(nodes))
+        .set_attr("shape", make_attr(std::move(shape)));
+    return text(*loading);
+  };
+  ASSERT_EQ(load_rows(1, 3, {1, 3}), "ok");
+  EXPECT_THAT(get("part"), ElementsAre(3, 4, 5));
+  ASSERT_EQ(load_rows(0, 3, {}), "ok");
+  EXPECT_THAT(get("part"), ElementsAre(0, 1, 2, 9, 10, 11));
+  EXPECT_THAT(load_rows(0, 3, {1, 3}), HasSubstr("'shape' is [1, 3], but the file has f32 [2, 3]"));
+  EXPECT_THAT(load_rows(3, 3, {}), HasSubstr("'node_index' is 3, expected less than 'node_num' 3"));
+}
+
 TEST_F(FilesTest, NamesAMissingFile) {
   const auto loading = program({{"w", {1}}});
   op(*loading, "load", "nothing").set_output("Out", "w");

@@ -144,6 +144,8 @@ Status backward_as(const KernelContext& ctx, const GradArgs& args, const ClassTr
   const int64_t width = x.dims()[1];
   Tensor* const dx = ctx.find_out(args.x_grad);
   Tensor* const db = ctx.find_out(args.bias_grad);
+  if (db != nullptr && db->numel() < w.dims()[0])
+    return ctx.error("Bias@GRAD is {}, expected an element for each row of W", describe(*db));
   for (Tensor* const tensor : {dx, db}) {
     if (tensor != nullptr) fill_zero(ctx.device(), *tensor);
   }

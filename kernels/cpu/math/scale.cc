@@ -64,7 +64,11 @@ StatusOr<Kernel> scale(const KernelSetup& op) {
       }
       return scale_tensor(rows->value, to.value, f);
     }
-    return scale_tensor(ctx.in(x), ctx.out(out), f);
+    // inference sizes no output that is declared as selected rows
+    const Tensor& from = ctx.in(x);
+    Tensor& to = ctx.out(out);
+    if (!to.initialized()) MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), from.dims()));
+    return scale_tensor(from, to, f);
   });
 }
 

@@ -165,7 +165,9 @@ StatusOr<Kernel> make_like(const KernelSetup& op, double value, int32_t dtype_nu
       to.height = rows->height;
       return like(rows->value, to.value);
     }
-    return like(ctx.in(x), ctx.out(out));
+    const Tensor* const from = ctx.find_in(x);
+    if (from == nullptr) return ctx.error("input X holds no tensor");
+    return like(*from, ctx.out(out));
   });
 }
 

@@ -38,8 +38,13 @@ StatusOr<Kernel> clip_by_norm(const KernelSetup& op) {
   const ArgIndex out_arg = op.output("Out");
   const auto largest = op.attr<float>("max_norm");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    if (const Tensor* const x = ctx.find_in(x_arg))
-      return clip_tensor(ctx.device(), *x, ctx.out(out_arg), largest);
+    if (const Tensor* const x = ctx.find_in(x_arg)) {
+      // inference sizes no output that is declared as selected rows
+      Tensor& out = ctx.out(out_arg);
+      if (!out.initialized() || out.dtype() != x->dtype() || out.dims() != x->dims())
+        MILLRACE_RETURN_IF_ERROR(out.resize(x->dtype(), x->dims()));
+      return clip_tensor(ctx.device(), *x, out, largest);
+    }
     const auto* const rows = ctx.in_value(x_arg).get_if<SelectedRows>();
     if (rows == nullptr) return ctx.error("X must be a dense tensor or selected rows");
     // The norm is that of the sums, so the parts of a row are added up first.

@@ -26,6 +26,7 @@ inline StatusOr<std::vector<RowSpan>> spans_of(const KernelContext& ctx, const T
       spans.push_back({offsets[i], offsets[i + 1] - offsets[i]});
     return spans;
   }
+  if (tensor.rank() == 0) return ctx.error("{} must have rows, found {}", slot, describe(tensor));
   if (lengths->numel() != tensor.dim(0))
     return ctx.error("lengths of {} must have {} elements, found {}", slot, tensor.dim(0),
                      describe(*lengths));

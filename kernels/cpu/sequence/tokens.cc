@@ -82,7 +82,7 @@ StatusOr<Kernel> sequence_scatter(const KernelSetup& op) {
     const Tensor& added = ctx.in(updates);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets,
                               sequences_of(ctx.in(ids), "Ids"));
-    if (from.dim(0) != static_cast<int64_t>(offsets.size()) - 1)
+    if (from.rank() == 0 || from.dim(0) != static_cast<int64_t>(offsets.size()) - 1)
       return ctx.error("X must have a row for each of the {} sequences of Ids, found {}",
                        offsets.size() - 1, describe(from));
     if (added.numel() != ctx.in(ids).numel() || added.dtype() != from.dtype())

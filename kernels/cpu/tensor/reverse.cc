@@ -41,7 +41,9 @@ StatusOr<Kernel> reverse(const KernelSetup& op) {
       ctx.out_value(out).as<TensorArray>() = std::move(result);
       return Ok();
     }
-    return reverse_tensor(ctx, ctx.in(x), axes, ctx.out(out));
+    const Tensor* const from = ctx.find_in(x);
+    if (from == nullptr) return ctx.error("input X holds no tensor");
+    return reverse_tensor(ctx, *from, axes, ctx.out(out));
   });
 }
 
@@ -100,6 +102,8 @@ StatusOr<Kernel> make_roll(const KernelSetup& op, llvm::StringRef in, llvm::Stri
       fill_zero(ctx.device(), *to);
       return Ok();
     }
+    if (x->numel() != to->numel() || x->dtype() != to->dtype())
+      return ctx.error("what is rolled is {}, but the result {}", describe(*x), describe(*to));
     MILLRACE_ASSIGN_OR_RETURN(const Ints by, shifts.read(ctx));
     const int64_t flat[] = {x->numel()};
     const llvm::ArrayRef<int64_t> dims = axes.empty() ? llvm::ArrayRef<int64_t>(flat) : x->dims();

@@ -105,6 +105,7 @@ StatusOr<Kernel> slice(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (const auto* const array = ctx.in_value(input).get_if<TensorArray>())
       return slice_array(ctx, bounds, *array, ctx.out_value(out));
+    if (ctx.find_in(input) == nullptr) return ctx.error("input Input holds no tensor");
     const Tensor& from = ctx.in(input);
     MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, bounds.read(ctx, from.dims()));
     Tensor& to = ctx.out(out);

@@ -94,6 +94,7 @@ StatusOr<Kernel> make_take_apart(const KernelSetup& op, llvm::StringRef in, llvm
         if (ctx.has_out(parts, k)) fill_zero(ctx.device(), ctx.out(parts, k));
       return Ok();
     }
+    if (whole->rank() == 0) return ctx.error("a number without dims cannot be taken apart");
     MILLRACE_ASSIGN_OR_RETURN(const int64_t at, axis_of(axis, whole->rank()));
     return take_apart(ctx, *whole, parts, at);
   });

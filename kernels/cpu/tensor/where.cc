@@ -60,6 +60,8 @@ StatusOr<Kernel> where_grad(const KernelSetup& op) {
       for (const ArgIndex arg : {x_grad, y_grad}) {
         Tensor* const to = ctx.find_out(arg);
         if (to == nullptr) continue;
+        if (to->dtype() != grad->dtype() || to->numel() != grad->numel())
+          return ctx.error("Out@GRAD is {}, but X and Y are {}", describe(*grad), describe(*to));
         const bool kept = arg.index == x_grad.index && x_grad;
         T* const dx = to->data<T>();
         for (int64_t i = 0; i < grad->numel(); ++i) dx[i] = c[i] == kept ? dy[i] : T{};
