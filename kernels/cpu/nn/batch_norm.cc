@@ -242,7 +242,6 @@ StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
 
 void add_batch_norm(KernelRegistry& registry) {
   registry.add("batch_norm", batch_norm_kernel);
-  registry.add("sync_batch_norm", batch_norm_kernel);
 }
 
 }  // namespace millrace::kernels

@@ -153,7 +153,9 @@ Status zero_all(const KernelContext& ctx, const Args& args) {
   return Ok();
 }
 
-StatusOr<Kernel> batch_norm_grad(const KernelSetup& op) {
+}  // namespace
+
+StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
   if (op.attr<bool>("fuse_with_relu")) {
     return Status(StatusCode::kUnimplemented,
                   "batch_norm with attribute 'fuse_with_relu' has no gradient");
@@ -173,11 +175,8 @@ StatusOr<Kernel> batch_norm_grad(const KernelSetup& op) {
   });
 }
 
-}  // namespace
-
 void add_batch_norm_grad(KernelRegistry& registry) {
-  registry.add("batch_norm_grad", batch_norm_grad);
-  registry.add("sync_batch_norm_grad", batch_norm_grad);
+  registry.add("batch_norm_grad", batch_norm_grad_kernel);
 }
 
 }  // namespace millrace::kernels

@@ -6,6 +6,8 @@ namespace millrace::kernels {
 
 /// Maker of the kernel of batch_norm, which other ops begin with.
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op);
+/// Maker of the kernel of its gradient.
+StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op);
 
 /// Operands of the gradient of a batch normalisation; vectors have one element a channel, absent
 /// ones are null.

@@ -26,6 +26,7 @@ void add_nn_kernels(KernelRegistry& registry) {
   add_row_conv(registry);
   add_spectral_norm(registry);
   add_spp(registry);
+  add_sync_batch_norm(registry);
   add_unfold(registry);
   add_unpool(registry);
 }
