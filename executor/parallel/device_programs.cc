@@ -4,10 +4,14 @@
 
 #include <fmt/format.h>
 
+#include "executor/optimize.h"
+#include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
 #include "framework/views/graph.h"
 #include "ops/verify.h"
+#include "transpiler/parallel/gradients.h"
+#include "transpiler/parallel/parallel.h"
 #include "transpiler/pass_manager.h"
 #include "transpiler/register_all.h"
 
@@ -19,15 +23,31 @@ bool is_inserted(const Op& op) {
          op.type() == "merge_gradient";
 }
 
+// The program that all devices start from. Gradients stay, because devices exchange them.
+StatusOr<std::unique_ptr<Program>> optimized(const Program& given, const ops::OpRegistry& registry,
+                                             std::vector<std::string> keep) {
+  std::unique_ptr<Program> program = given.clone();
+  using Grads = std::vector<transpiler::ParallelGrad>;
+  MILLRACE_ASSIGN_OR_RETURN(const Grads before, transpiler::find_gradients(*program));
+  for (const transpiler::ParallelGrad& grad : before) keep.push_back(grad.grad);
+  for (std::string& name : transpiler::loss_gradients(*program)) keep.push_back(std::move(name));
+  MILLRACE_ASSIGN_OR_RETURN(const bool changed, optimize(*program, registry, keep));
+  if (!changed) return program;
+  MILLRACE_ASSIGN_OR_RETURN(const Grads after, transpiler::find_gradients(*program));
+  if (after.size() != before.size())
+    return Internal("optimizing has left {} of {} gradients", after.size(), before.size());
+  return program;
+}
+
 Status write_dot(const std::string& path, const std::string& text) {
   return write_file_atomically(path, text, Replace::kYes);
 }
 
 // One graph a device in a file.
-Status write_graphs(const std::string& prefix, const Program& given,
+Status write_graphs(const std::string& prefix, const Program& given, const Program& fused,
                     const std::vector<std::unique_ptr<Program>>& devices) {
   MILLRACE_RETURN_IF_ERROR(write_dot(prefix + "_original_graph", dot_view(given)));
-  MILLRACE_RETURN_IF_ERROR(write_dot(prefix + "_fused_graph", dot_view(given)));
+  MILLRACE_RETURN_IF_ERROR(write_dot(prefix + "_fused_graph", dot_view(fused)));
   std::string text;
   for (size_t d = 0; d < devices.size(); ++d)
     text += fmt::format("// device {}, cpu, scope {}\n", d, d) + dot_view(*devices[d]);
@@ -38,7 +58,13 @@ Status write_graphs(const std::string& prefix, const Program& given,
 
 StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
-    std::vector<std::string>& remarks) {
+    const std::vector<std::string>& keep, std::vector<std::string>& remarks) {
+  std::unique_ptr<Program> base;
+  if (options.optimize) {
+    MILLRACE_ASSIGN_OR_RETURN(base, optimized(program, registry, keep));
+  } else {
+    base = program.clone();
+  }
   transpiler::PassRegistry passes;
   transpiler::register_all_passes(passes);
   std::vector<std::unique_ptr<Program>> programs;
@@ -49,7 +75,7 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     transpiler::PassContext context(registry);
     transpiler::PassManagerOptions settings;
     settings.check_changes = false;
-    std::unique_ptr<Program> copy = program.clone();
+    std::unique_ptr<Program> copy = base->clone();
     StatusOr<transpiler::PipelineReport> report = manager.run(*copy, context, settings);
     if (!report.ok()) return std::move(report).status();
     if (device == 0) remarks.insert(remarks.end(), context.remarks.begin(), context.remarks.end());
@@ -57,7 +83,7 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
   }
   if (!options.build_strategy.debug_graphviz_path.empty()) {
     MILLRACE_RETURN_IF_ERROR(
-        write_graphs(options.build_strategy.debug_graphviz_path, program, programs));
+        write_graphs(options.build_strategy.debug_graphviz_path, program, *base, programs));
   }
   return programs;
 }
@@ -71,6 +97,12 @@ int count_exchanges(const Program& program) {
   return count;
 }
 
+bool share_output(const Op& a, const Op& b) {
+  const auto names = a.output_names();
+  return std::any_of(names.begin(), names.end(),
+                     [&](llvm::StringRef name) { return b.writes(name); });
+}
+
 // Passes leave the order of ops as it is, so both lists are walked side by side.
 int64_t given_index(const Program& given, const Program& of_device, int64_t op) {
   std::vector<const Op*> before;
@@ -81,9 +113,11 @@ int64_t given_index(const Program& given, const Program& of_device, int64_t op) 
     if (is_inserted(each)) {
       if (index == op) return -1;
     } else {
-      while (next < before.size() && before[next]->output_names() != each.output_names()) ++next;
-      if (index == op) return next < before.size() ? static_cast<int64_t>(next) : -1;
-      ++next;
+      // an op that optimizing has made stands for the last of those it replaces
+      size_t found = next;
+      while (found < before.size() && !share_output(*before[found], each)) ++found;
+      if (found < before.size()) next = found + 1;
+      if (index == op) return found < before.size() ? static_cast<int64_t>(found) : -1;
     }
     ++index;
   }

@@ -11,12 +11,15 @@
 
 namespace millrace::executor {
 
-/// The programs of all devices, made by the passes of device_pipeline(). What the passes remark
-/// about device 0 is added to remarks. Writes the dot files that the strategy asks for.
-/// Errors: those of the passes; kIo.
+/// The programs of all devices, made by the passes of device_pipeline(), after those of optimize()
+/// if the options ask for them. Writes the dot files that the strategy asks for.
+///
+/// \param keep     names of vars whose value is wanted after a run
+/// \param remarks  receives what the passes say about device 0
+/// Errors: those of the passes; kInternal if optimizing has lost a gradient; kIo.
 StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
-    std::vector<std::string>& remarks);
+    const std::vector<std::string>& keep, std::vector<std::string>& remarks);
 
 /// Exchanges of a device's program: one more than the highest number in it.
 int count_exchanges(const Program& program);

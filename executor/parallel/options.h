@@ -111,8 +111,9 @@ struct ParallelOptions {
   ExecutionStrategy exec_strategy;
   BuildStrategy build_strategy;
   SplitRule split = SplitRule::kFloor;
-  uint64_t seed = 0;                  ///< start of random numbers; each device has its own
-  TrainerLink* trainers = nullptr;    ///< the other processes, for num_trainers > 1
+  bool optimize = true;             ///< programs are rewritten to run faster (executor/optimize.h)
+  uint64_t seed = 0;                ///< start of random numbers; each device has its own
+  TrainerLink* trainers = nullptr;  ///< the other processes, for num_trainers > 1
   int64_t wait_timeout_ms = 600'000;  ///< how long a device waits for the others
 };
 
@@ -123,7 +124,8 @@ Status check_options(const ParallelOptions& options, const Program& program);
 /// What fields of the strategies came to nothing, a line each.
 std::vector<std::string> option_remarks(const ParallelOptions& options);
 
-/// The passes that make the program of one device, as pipeline text.
+/// The passes that make the program of one device of one that is optimized already, as pipeline
+/// text.
 std::string device_pipeline(const ParallelOptions& options, int device);
 
 }  // namespace millrace::executor

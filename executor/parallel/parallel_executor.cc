@@ -50,6 +50,7 @@ struct ParallelExecutor::Parts {
   std::unique_ptr<Program> given;
   bool training = false;
   std::vector<std::string> seeds;  ///< gradients of the loss that are fed, not computed
+  Scope* scope = nullptr;
   DeviceScopes scopes;
   std::unique_ptr<ExchangeGroup> group;
   std::vector<std::unique_ptr<Replica>> replicas;
@@ -60,6 +61,11 @@ struct ParallelExecutor::Parts {
   std::vector<std::vector<Value>> results;
   std::vector<Status> statuses;
 
+  int threads_granted = 1;
+  std::vector<std::string> kept;         ///< fetches that optimizing had removed
+  std::vector<StepObserver*> observers;  ///< by device
+
+  Status compile(const ParallelOptions& options, std::vector<std::string>& remarks);
   [[nodiscard]] bool is_active(size_t device) const { return !feeds[device].empty(); }
   Status divide_feeds(const ParallelOptions& options, const ParallelFeeds& given_feeds);
   Status weigh(const ParallelOptions& options);
@@ -89,10 +95,25 @@ StatusOr<std::unique_ptr<ParallelExecutor>> ParallelExecutor::create(
   result->feed_targets_ = targets_of(program, "feed");
   result->fetch_targets_ = targets_of(program, "fetch");
   result->remarks_ = option_remarks(options);
+  parts.scope = &scope;
+  parts.threads_granted = threads;
+  parts.observers.resize(static_cast<size_t>(options.devices));
+  MILLRACE_RETURN_IF_ERROR(parts.compile(options, result->remarks_));
+  parts.threads = std::make_unique<DeviceThreads>(options.devices);
+  return result;
+}
+
+// Makes and compiles the program of every device; the scopes of the devices stay.
+Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
+                                        std::vector<std::string>& remarks) {
+  const BuildStrategy& build = options.build_strategy;
   std::vector<std::unique_ptr<Program>> programs;
-  MILLRACE_ASSIGN_OR_RETURN(
-      programs, make_device_programs(program, *runtime->ops, options, result->remarks_));
-  MILLRACE_ASSIGN_OR_RETURN(parts.scopes, make_device_scopes(scope, programs, options));
+  MILLRACE_ASSIGN_OR_RETURN(programs,
+                            make_device_programs(*given, *runtime->ops, options, kept, remarks));
+  replicas.clear();
+  if (scopes.scopes.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(scopes, make_device_scopes(*scope, programs, options));
+  }
   ExchangeOptions exchange;
   exchange.devices = options.devices;
   const int kernel_exchange = count_exchanges(*programs.front());
@@ -100,25 +121,25 @@ StatusOr<std::unique_ptr<ParallelExecutor>> ParallelExecutor::create(
   exchange.runners = options.exec_strategy.num_threads;
   exchange.timeout_ms = options.wait_timeout_ms;
   exchange.trainers = build.num_trainers > 1 ? options.trainers : nullptr;
-  parts.group = std::make_unique<ExchangeGroup>(exchange);
+  group = std::make_unique<ExchangeGroup>(exchange);
   for (int d = 0; d < options.devices; ++d) {
     ReplicaOptions settings;
     settings.device = d;
-    settings.threads = threads_of_device(options, threads, d);
+    settings.threads = threads_of_device(options, threads_granted, d);
     settings.seed = options.seed;
     settings.shares_memory = build.memory_optimize.value_or(true);
     settings.in_place = build.enable_inplace;
     settings.dry_run = options.exec_strategy.dry_run;
     settings.micro_batches = build.micro_batches;
     const auto index = static_cast<size_t>(d);
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Replica> replica,
-                              Replica::create(runtime, std::move(programs[index]),
-                                              *parts.scopes.scopes[index], settings));
-    replica->join(*parts.group, kernel_exchange);
-    parts.replicas.push_back(std::move(replica));
+    MILLRACE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Replica> replica,
+        Replica::create(runtime, std::move(programs[index]), *scopes.scopes[index], settings));
+    replica->join(*group, kernel_exchange);
+    replica->runner().observe(observers[index]);
+    replicas.push_back(std::move(replica));
   }
-  parts.threads = std::make_unique<DeviceThreads>(options.devices);
-  return result;
+  return Ok();
 }
 
 Status ParallelExecutor::Parts::divide_feeds(const ParallelOptions& options,
@@ -221,6 +242,22 @@ Status ParallelExecutor::Parts::explain(const FirstError& error, int64_t step) c
                   fmt::join(updated, ", ")));
 }
 
+// Sees to it that the devices have the vars that are fetched.
+Status ParallelExecutor::provide(const std::vector<std::string>& fetches) {
+  const size_t before = parts_->kept.size();
+  for (const std::string& name : fetches) {
+    const bool is_there =
+        std::any_of(parts_->replicas.begin(), parts_->replicas.end(),
+                    [&](const auto& replica) { return replica->runner().find(name) != nullptr; });
+    const Block& root = parts_->given->root();
+    if (!is_there && (root.has_readers(name) || root.has_writers(name)))
+      parts_->kept.push_back(name);
+  }
+  if (parts_->kept.size() == before || !options_.optimize) return Ok();
+  std::vector<std::string> repeated;
+  return parts_->compile(options_, repeated);
+}
+
 Status ParallelExecutor::check_fetches(const std::vector<std::string>& fetches) const {
   for (const std::string& name : fetches) {
     const bool known =
@@ -236,6 +273,7 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
                                      const std::vector<std::string>& fetches) {
   Parts& parts = *parts_;
   MILLRACE_RETURN_IF_ERROR(check_fetches(fetches));
+  MILLRACE_RETURN_IF_ERROR(provide(fetches));
   MILLRACE_RETURN_IF_ERROR(parts.divide_feeds(options_, feeds));
   MILLRACE_RETURN_IF_ERROR(parts.check_seeds());
   parts.results.resize(parts.replicas.size());
@@ -312,6 +350,7 @@ Scope& ParallelExecutor::local_scope(int device) const {
 }
 
 void ParallelExecutor::observe(int device, StepObserver* observer) {
+  parts_->observers[static_cast<size_t>(device)] = observer;
   parts_->replicas[static_cast<size_t>(device)]->runner().observe(observer);
 }
 

@@ -66,6 +66,7 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
   ParallelOptions result;
   result.devices = devices;
   result.seed = tool.common().seed;
+  result.optimize = options.optimize && !options.check_nan;
   executor::BuildStrategy& build = result.build_strategy;
   MILLRACE_ASSIGN_OR_RETURN(
       build.reduce_strategy,

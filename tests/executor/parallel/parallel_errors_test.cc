@@ -122,7 +122,7 @@ TEST(ParallelErrorsTest, RunsAgainAfterAnOpHasFailedOnOneDevice) {
       std::vector<Value> results;
       const Status status = job.executor->run(ParallelFeeds::list(feeds), {"loss"}, results);
       EXPECT_THAT(status.to_string(),
-                  AllOf(HasSubstr("block 0, op 0 (mul)"), HasSubstr("on device 1 in step"),
+                  AllOf(HasSubstr("block 0, op 1 (fc)"), HasSubstr("on device 1 in step"),
                         HasSubstr("parameters are as they were before the step"),
                         Not(HasSubstr("cancelled"))));
       for (int d = 0; d < 3; ++d)

@@ -11,6 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::SizeIs;
 
 std::vector<float> param(const Job& job, int device, const char* name) {
@@ -171,6 +172,25 @@ TEST(ParallelExecutorTest, JoinsParametersAndLeavesThemApart) {
   ASSERT_TRUE(job.executor->run_unmerged(ParallelFeeds::split(batch(5, 0)), {"y"}, apart).ok());
   EXPECT_THAT(apart[0][0].get_if<Tensor>()->dims(), ElementsAre(2, 1));
   EXPECT_THAT(apart[0][1].get_if<Tensor>()->dims(), ElementsAre(3, 1));
+}
+
+// Optimizing has removed m, until somebody asks for it.
+TEST(ParallelExecutorTest, FetchesWhatOptimizingHasRemoved) {
+  Job job(devices(2));
+  job.train(2, 4);
+  EXPECT_THAT(job.executor->plan_text(), Not(HasSubstr(" m: ")));
+  std::vector<Value> results;
+  const Status status = job.executor->run(ParallelFeeds::split(batch(4, 0)), {"m"}, results);
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_THAT(floats(results[0]), SizeIs(4));
+  ParallelOptions options = devices(2);
+  options.optimize = false;
+  Job plain(options);
+  Job fast(devices(2));
+  const auto expected = plain.train(4, 6);
+  const auto losses = fast.train(4, 6);
+  for (size_t step = 0; step < expected.size(); ++step)
+    expect_near(losses[step], expected[step], 1e-6F);
 }
 
 TEST(ParallelExecutorTest, KeepsAFedLearningRate) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/tensor/layout.h"
 #include "framework/text_form/parse.h"
 
 namespace millrace::executor {
@@ -73,7 +74,9 @@ Value tensor_value(std::vector<int64_t> dims, std::vector<float> data, Lod lod) 
 std::vector<float> floats(const Value& value) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || !tensor->initialized()) return {};
-  const auto values = tensor->values<float>();
+  Tensor plain;  // kernels may keep parameters in layouts of their own
+  EXPECT_TRUE(copy_plain(*tensor, plain).ok());
+  const auto values = plain.values<float>();
   return {values.begin(), values.end()};
 }
 
