@@ -37,7 +37,10 @@ std::string PreparedProgram::plan_text() const {
 Status PreparedProgram::compile() {
   if (original_ != nullptr) {
     program_ = original_->clone();
-    MILLRACE_ASSIGN_OR_RETURN(const bool changed, optimize(*program_, *runtime_->ops, kept_));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const bool changed,
+        optimize(*program_, *runtime_->ops, kept_,
+                 {.fuse = options_.optimize, .bf16_products = options_.bf16_products}));
     if (!changed) original_.reset();
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.
@@ -72,7 +75,9 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& prog
   prepared->runtime_ = runtime_;
   prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
-  (options_.optimize ? prepared->original_ : prepared->program_) = program.clone();
+  prepared->options_ = options_;
+  const bool rewrites = options_.optimize || options_.bf16_products;
+  (rewrites ? prepared->original_ : prepared->program_) = program.clone();
   MILLRACE_RETURN_IF_ERROR(prepared->compile());
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");

@@ -21,6 +21,9 @@ struct ExecutorOptions {
   /// Programs are rewritten to run faster (executor/optimize.h). Results change by rounding at
   /// most; places in errors, plans and traces are those of the rewritten program.
   bool optimize = true;
+  /// Factors of float matrix products are rounded to bfloat16, where the processor has products of
+  /// those; everything else, parameters included, stays float.
+  bool bf16_products = false;
 };
 
 /// Values by var name.
@@ -74,6 +77,7 @@ class PreparedProgram {
   std::shared_ptr<const Runtime> runtime_;
   Scope* scope_ = nullptr;
   StepObserver* observer_ = nullptr;
+  ExecutorOptions options_;
   std::unique_ptr<Program> original_;  ///< null if the program runs as it was given
   std::vector<std::string> kept_;      ///< fetches that a rewrite had removed
   std::unique_ptr<Program> program_;

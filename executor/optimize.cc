@@ -27,22 +27,25 @@ bool writes_persistable(const Program& program) {
 }  // namespace
 
 transpiler::Pipeline optimization_pipeline(const Program& program,
-                                           const std::vector<std::string>& keep) {
+                                           const std::vector<std::string>& keep,
+                                           const OptimizeOptions& options) {
   transpiler::Pipeline pipeline;
   const auto add = [&](llvm::ArrayRef<const char*> passes) {
     for (const char* const pass : passes) pipeline.steps.push_back({pass, {{"keep", keep}}});
   };
-  add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));
+  if (options.fuse)
+    add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));
+  if (options.bf16_products) add("lower-products");
   return pipeline;
 }
 
 StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
-                        const std::vector<std::string>& keep) {
+                        const std::vector<std::string>& keep, const OptimizeOptions& wanted) {
   transpiler::PassRegistry passes;
   transpiler::register_fusions(passes);
   MILLRACE_ASSIGN_OR_RETURN(
       const transpiler::PassManager manager,
-      transpiler::PassManager::create(passes, optimization_pipeline(program, keep)));
+      transpiler::PassManager::create(passes, optimization_pipeline(program, keep, wanted)));
   transpiler::PassContext context(registry);
   transpiler::PassManagerOptions options;
   // The program has been verified; what the passes leave is tested, not checked at every start.

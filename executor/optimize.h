@@ -10,12 +10,19 @@
 
 namespace millrace::executor {
 
+/// Which rewrites are wanted.
+struct OptimizeOptions {
+  bool fuse = true;            ///< those that leave results as they are but for rounding
+  bool bf16_products = false;  ///< and factors of matrix products rounded to bfloat16
+};
+
 /// The passes that make a program faster before it runs, in order: one list for inference, where no
 /// op writes a persistable var, and one for everything else.
 ///
 /// \param keep  names of vars whose value is wanted after a run; every pass of the list gets them
 transpiler::Pipeline optimization_pipeline(const Program& program,
-                                           const std::vector<std::string>& keep);
+                                           const std::vector<std::string>& keep,
+                                           const OptimizeOptions& options = {});
 
 /// Runs that pipeline. What holds afterwards for the vars of the program:
 /// - those of `keep`, persistable ones, and those that sub-blocks or attributes mention are there;
@@ -25,6 +32,6 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
 /// \returns whether the program changed
 /// Errors: those of the passes, which are bugs (kInternal) in a program that verifies.
 StatusOr<bool> optimize(Program& program, const ops::OpRegistry& registry,
-                        const std::vector<std::string>& keep);
+                        const std::vector<std::string>& keep, const OptimizeOptions& options = {});
 
 }  // namespace millrace::executor

@@ -57,8 +57,10 @@ struct Session::Parts {
   Status prepare(const SessionOptions& options) {
     MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
                               executor::runtime_with(options.custom_ops, options.allow_dir));
-    const executor::Executor runner(
-        runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
+    const executor::Executor runner(runtime, {.threads = options.threads,
+                                              .seed = options.seed,
+                                              .optimize = options.optimize,
+                                              .bf16_products = options.bf16_products});
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
     return Ok();
   }
@@ -90,8 +92,10 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
   if (startup != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
                               executor::runtime_with(options.custom_ops, options.allow_dir));
-    const executor::Executor runner(
-        runtime, {.threads = options.threads, .seed = options.seed, .optimize = options.optimize});
+    const executor::Executor runner(runtime, {.threads = options.threads,
+                                              .seed = options.seed,
+                                              .optimize = options.optimize,
+                                              .bf16_products = options.bf16_products});
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
     std::vector<Value> none;
     if (Status status = prepared->run({}, {}, none); !status.ok())

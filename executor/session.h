@@ -47,6 +47,9 @@ struct SessionOptions {
   uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
   /// Programs are rewritten to run faster; results change by rounding at most.
   bool optimize = true;
+  /// Factors of matrix products are rounded to bfloat16, where the processor has products of those;
+  /// everything else, parameters included, stays float.
+  bool bf16_products = false;
   /// Ops that the program uses and this library does not have.
   std::vector<CustomOp> custom_ops = {};
   /// Folder that ops such as load and save may use; empty: such programs are refused.

@@ -81,6 +81,7 @@ int64_t size_of(const ProductShape& shape, size_t operand) {
 
 struct MatrixProduct::State {
   float alpha;
+  bool bf16;
   dnn::ShapeCache<dnn::Primitive> primitives;
 
   /// For count matrices at equal distances.
@@ -117,6 +118,10 @@ StatusOr<dnn::Primitive*> MatrixProduct::State::primitive(CpuDevice& device, DTy
     spec.dst = describe(dtype, count, distance[kC], shape.rows, shape.columns, false);
     spec.alpha = alpha;
     spec.accumulate = accumulate;
+    spec.bf16_factors = bf16 && dtype == DType::kFloat32;
+    StatusOr<dnn::Primitive> made = dnn::product(device, spec);
+    if (made.ok() || !spec.bf16_factors) return made;
+    spec.bf16_factors = false;
     return dnn::product(device, spec);
   });
 }
@@ -181,8 +186,13 @@ Status MatrixProduct::State::run_as_float(CpuDevice& device, DType dtype, const 
   return convert(DType::kFloat32, wide_c, dtype, c, size_of(shape, kC));
 }
 
-MatrixProduct::MatrixProduct(float alpha) : state_(std::make_shared<State>()) {
+MatrixProduct::MatrixProduct(float alpha, bool bf16) : state_(std::make_shared<State>()) {
   state_->alpha = alpha;
+  state_->bf16 = bf16;
+}
+
+bool wants_bf16(const KernelSetup& op) {
+  return get_attr_or<std::string>(op.op(), "mkldnn_data_type", "") == "bfloat16";
 }
 
 Status MatrixProduct::run(CpuDevice& device, DType dtype, const ProductShape& original,

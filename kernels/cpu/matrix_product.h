@@ -8,6 +8,7 @@
 #include "framework/tensor/tensor.h"
 #include "kernels/cpu/nest.h"
 #include "kernels/device.h"
+#include "kernels/kernel.h"
 
 namespace millrace::kernels {
 
@@ -33,7 +34,9 @@ struct ProductShape {
 class MatrixProduct {
  public:
   /// \param alpha  factor of the result
-  explicit MatrixProduct(float alpha = 1.0F);
+  /// \param bf16   rounds the factors of float products to bfloat16, where the processor has
+  ///               products of those; sums stay float
+  explicit MatrixProduct(float alpha = 1.0F, bool bf16 = false);
 
   /// Sets c, or adds to it. Operands must not overlap c. Uses all scratch slots of the device.
   /// Errors: kUnimplemented for integers; kResource, kExecution.
@@ -44,5 +47,8 @@ class MatrixProduct {
   struct State;
   std::shared_ptr<State> state_;
 };
+
+/// True if the op is marked to multiply in bfloat16 (mkldnn_data_type, as the original marks it).
+bool wants_bf16(const KernelSetup& op);
 
 }  // namespace millrace::kernels

@@ -114,6 +114,9 @@ struct Product {
   Activation activation = Activation::kNone;
   /// Converts weights to the library's own layout in each run; pays for many rows.
   bool pack_weights = false;
+  /// Rounds float factors to bfloat16 in each run; sums and the result are float. kUnimplemented
+  /// where the processor has no such products.
+  bool bf16_factors = false;
 };
 /// kSrc, kWeights[, kBias] -> kDst.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);

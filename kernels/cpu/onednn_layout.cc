@@ -80,7 +80,8 @@ std::optional<ChannelBlocks> find_blocks(const dnnl::memory::desc& desc,
 
 bool same_bytes(const dnnl::memory::desc& desc, const dnnl::memory::desc& plain) {
   const std::optional<ChannelBlocks> blocks = find_blocks(desc, plain);
-  return blocks && blocks->inner == 1 && blocks->padded() == blocks->channels;
+  return desc.data.data_type == plain.data.data_type && blocks && blocks->inner == 1 &&
+         blocks->padded() == blocks->channels;
 }
 
 NativeLayout::NativeLayout(dnnl::engine engine, const dnnl::memory::desc& desc,

@@ -143,9 +143,13 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
   assert(!spec.bias || spec.alpha == 1.0F);
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("product", [&] {
-    const dnnl::memory::desc src = native(spec.src);
+    Desc factors[] = {spec.src, spec.weights};
+    for (Desc& factor : factors) {
+      if (spec.bf16_factors) factor.dtype = DType::kBfloat16;
+    }
+    const dnnl::memory::desc src = native(factors[0]);
     const dnnl::memory::desc weights =
-        spec.pack_weights ? any_layout(spec.weights) : native(spec.weights);
+        spec.pack_weights ? any_layout(factors[1]) : native(factors[1]);
     const dnnl::memory::desc dst = native(spec.dst);
     dnnl::primitive_attr attr;
     if (spec.alpha != 1.0F) attr.set_output_scales(0, {spec.alpha});

@@ -1,9 +1,13 @@
 #include "executor/optimize.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "framework/text_form/parse.h"
+#include "ops/backward/append_backward.h"
 
 namespace millrace::executor {
 namespace {
@@ -104,6 +108,140 @@ TEST_F(OptimizeTest, HasOneListForInferenceAndOneForTraining) {
   EXPECT_THAT(passes(), testing::Contains("fuse-fc"));
   program_->root().append_op("scale").set_input("X", "w").set_output("Out", "w");
   EXPECT_THAT(passes(), testing::Contains("fuse-fc"));
+}
+
+TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
+  scope_.local("b") = tensor_value({2}, {0, 0});
+  feeds_["x"] = tensor_value({1, 2}, {1.001F, 0});
+  for (const bool fuse : {true, false}) {
+    auto prepared = Executor(standard_runtime(), {.optimize = fuse, .bf16_products = true})
+                        .prepare(*program_, scope_);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    const Op& product = prepared.value()->program().root().front();
+    EXPECT_EQ(product.type(), fuse ? "fc" : "mul");
+    ASSERT_NE(product.find_attr("mkldnn_data_type"), nullptr);
+    EXPECT_EQ(product.find_attr("mkldnn_data_type")->string(), "bfloat16");
+    ASSERT_TRUE(prepared.value()->run(feeds_, {"y"}, results_).ok());
+    EXPECT_NEAR(floats(results_[0])[0], 1, 0.0011);  // 1.001, or 1 where there are such products
+  }
+}
+
+// Two layers, with an attention over two heads between them, and the mean of the result.
+constexpr const char* kNet = R"(# millrace program 1
+
+block 0 {
+  var x: f32(-1, 3, 4)
+  var mask: f32(-1, 1, 1, 3) stop_gradient
+  param w: f32(4, 4)
+  param b: f32(4)
+  param w2: f32(4, 4)
+  param b2: f32(4)
+  var t: f32(-1, 3, 4)
+  var u: f32(-1, 3, 4)
+  var y: f32(-1, 3, 4)
+  var y4: f32(-1, 3, 2, 2)
+  var y4x: f32(0, -1, 3, 4)
+  var yt: f32(-1, 2, 3, 2)
+  var ytx: f32(0, -1, 3, 2, 2)
+  var k4: f32(-1, 3, 2, 2)
+  var k4x: f32(0, -1, 3, 4)
+  var kt: f32(-1, 2, 3, 2)
+  var ktx: f32(0, -1, 3, 2, 2)
+  var v4: f32(-1, 3, 2, 2)
+  var v4x: f32(0, -1, 3, 4)
+  var vt: f32(-1, 2, 3, 2)
+  var vtx: f32(0, -1, 3, 2, 2)
+  var q: f32(-1, 2, 3, 2)
+  var s: f32(-1, 2, 3, 3)
+  var sm: f32(-1, 2, 3, 3)
+  var p: f32(-1, 2, 3, 3)
+  var o: f32(-1, 2, 3, 2)
+  var ot: f32(-1, 3, 2, 2)
+  var otx: f32(0, -1, 2, 3, 2)
+  var a: f32(-1, 3, 4)
+  var ax: f32(0, -1, 3, 2, 2)
+  var t2: f32(-1, 3, 4)
+  var u2: f32(-1, 3, 4)
+  var y2: f32(-1, 3, 4)
+  var loss: f32(1)
+
+  mul X=x Y=w -> Out=t {x_num_col_dims: 2}
+  elementwise_add X=t Y=b -> Out=u {axis: 2}
+  relu X=u -> Out=y
+  reshape2 X=y -> Out=y4 XShape=y4x {shape: [0, 0, 2, 2]}
+  transpose2 X=y4 -> Out=yt XShape=ytx {axis: [0, 2, 1, 3]}
+  reshape2 X=y -> Out=k4 XShape=k4x {shape: [0, 0, 2, 2]}
+  transpose2 X=k4 -> Out=kt XShape=ktx {axis: [0, 2, 1, 3]}
+  reshape2 X=u -> Out=v4 XShape=v4x {shape: [0, 0, 2, 2]}
+  transpose2 X=v4 -> Out=vt XShape=vtx {axis: [0, 2, 1, 3]}
+  scale X=yt -> Out=q {scale: 0.5}
+  matmul_v2 X=q Y=kt -> Out=s {trans_y: true}
+  elementwise_add X=s Y=mask -> Out=sm
+  softmax X=sm -> Out=p
+  matmul_v2 X=p Y=vt -> Out=o
+  transpose2 X=o -> Out=ot XShape=otx {axis: [0, 2, 1, 3]}
+  reshape2 X=ot -> Out=a XShape=ax {shape: [0, 0, 4]}
+  mul X=a Y=w2 -> Out=t2 {x_num_col_dims: 2}
+  elementwise_add X=t2 Y=b2 -> Out=u2 {axis: 2}
+  gelu X=u2 -> Out=y2
+  mean X=y2 -> Out=loss
+}
+)";
+
+// With and without the rewrites a training step gives the same loss, gradients and parameters.
+TEST(OptimizeTraining, LeavesResultsAsTheyAre) {
+  const auto runtime = standard_runtime();
+  auto program = parse_program(kNet, "net", {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  Block& block = program.value()->root();
+  ops::BackwardRequest request;
+  request.loss = "loss";
+  auto pairs = ops::append_backward(*runtime->ops, **program, request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
+  VarSpec rate = VarSpec::tensor(DType::kFloat32, {1});
+  rate.persistable = true;
+  block.declare("rate", rate);
+  for (const ops::ParamGrad& pair : *pairs) {
+    block.append_op("sgd")
+        .set_input("Param", pair.param)
+        .set_input("Grad", pair.grad)
+        .set_input("LearningRate", "rate")
+        .set_output("ParamOut", pair.param);
+  }
+  const auto wave = [](const Dims& dims, float phase) {
+    std::vector<float> values;
+    int64_t count = 1;
+    for (const int64_t dim : dims) count *= dim;
+    for (int64_t i = 0; i < count; ++i) values.push_back(std::sin(0.7F * i + phase));
+    return tensor_value({dims.begin(), dims.end()}, values);
+  };
+  std::vector<std::vector<Value>> results(2);
+  size_t ops_run[2] = {};
+  for (const bool fuse : {true, false}) {
+    Scope scope;
+    for (const char* const name : {"w", "w2"}) scope.local(name) = wave({4, 4}, name[1] + 1.0F);
+    for (const char* const name : {"b", "b2"}) scope.local(name) = wave({4}, name[1] + 2.0F);
+    scope.local("rate") = tensor_value({1}, {0.5F});
+    NamedValues feeds;
+    feeds["x"] = wave({2, 3, 4}, 0);
+    feeds["mask"] = wave({2, 1, 1, 3}, 4);
+    auto prepared = Executor(runtime, {.optimize = fuse}).prepare(**program, scope);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    ops_run[fuse ? 0 : 1] = prepared.value()->program().root().op_count();
+    for (int step = 0; step < 3; ++step) {
+      const Status status = prepared.value()->run(
+          feeds, {"loss", "w@GRAD", "b@GRAD", "w2@GRAD", "b2@GRAD", "w", "b", "w2", "b2"},
+          results[fuse ? 0 : 1]);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+    }
+  }
+  // 12 of the attention, as many of its gradient, and a sum of each layer
+  EXPECT_EQ(ops_run[1] - ops_run[0], 26U);
+  for (size_t i = 0; i < results[0].size(); ++i) {
+    EXPECT_THAT(floats(results[0][i]),
+                testing::Pointwise(testing::FloatNear(1e-5F), floats(results[1][i])))
+        << "result " << i;
+  }
 }
 
 }  // namespace

@@ -99,6 +99,10 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--devices", options.devices,
                  "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1")
       ->type_name("DEVICES");
+  app.add_option("--precision", options.precision,
+                 "factors of matrix products: f32, or bf16 for rounded ones")
+      ->check(CLI::IsMember({"f32", "bf16"}).description(""))
+      ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");
   app.add_option("--allow-dir", options.allow_dir,

@@ -55,7 +55,8 @@ struct RunOptions {
   std::string profile;
   bool check_nan = false;
   bool print_plan = false;
-  bool optimize = true;  ///< rewrite the program to run faster
+  std::string precision = "f32";  ///< of matrix products: f32 or bf16
+  bool optimize = true;           ///< rewrite the program to run faster
   std::string devices = "cpu";
   std::string allow_dir;  ///< that ops such as load and save may use
   ParallelFlags parallel;

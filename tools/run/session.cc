@@ -122,7 +122,8 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   const executor::Executor executor(runtime, {.threads = tool.common().threads,
                                               .seed = tool.common().seed,
                                               // a NaN is traced to the op that the user wrote
-                                              .optimize = options.optimize && !options.check_nan});
+                                              .optimize = options.optimize && !options.check_nan,
+                                              .bf16_products = options.precision == "bf16"});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);

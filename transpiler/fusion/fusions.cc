@@ -6,6 +6,7 @@ void register_fusions(PassRegistry& passes) {
   register_drop_shape_inputs(passes);
   register_fuse_attention(passes);
   register_fuse_fc(passes);
+  register_lower_products(passes);
 }
 
 }  // namespace millrace::transpiler

@@ -67,6 +67,7 @@ struct Fc {
   size_t row_dims = 1;
   int64_t padding = 0;  ///< rows and columns of W that stand for nothing
   Activation activation = Activation::kNone;
+  bool bf16 = false;         ///< float factors are rounded to bfloat16
   bool keep_packed = false;  ///< W may be kept in the layout of the library
 };
 
@@ -106,6 +107,10 @@ Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Product
     product.bias = bias != nullptr;
     product.activation = fc.activation;
     product.pack_weights = fc.keep_packed;
+    product.bf16_factors = fc.bf16;
+    StatusOr<dnn::Primitive> made = dnn::product(ctx.device(), product);
+    if (made.ok() || !fc.bf16) return made;
+    product.bf16_factors = false;
     return dnn::product(ctx.device(), product);
   }));
   if (fc.keep_packed && ctx.in(fc.w).layout() == nullptr)
@@ -170,7 +175,9 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
   fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
   fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
   MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
-  fc.keep_packed = fc.padding == 0 && may_keep_packed(op, fc.w);
+  fc.bf16 = wants_bf16(op);
+  // Weights that are packed as bfloat16 would have lost what was rounded off.
+  fc.keep_packed = fc.padding == 0 && !fc.bf16 && may_keep_packed(op, fc.w);
   if (fc.keep_packed) op.accept_layout(fc.w);
   return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {

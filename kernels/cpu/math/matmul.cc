@@ -139,45 +139,47 @@ StatusOr<Setup> read(const KernelSetup& op, const Rule& rule) {
 template <const Rule& kRule>
 StatusOr<Kernel> forward(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
-  return Kernel([setup, out_arg = op.output("Out"),
-                 product = MatrixProduct(setup.alpha)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
-    const Tensor& x = ctx.in(setup.x);
-    return product.run(ctx.device(), x.dtype(), forward_shape(pair), x.raw(), ctx.in(setup.y).raw(),
-                       ctx.out(out_arg).raw());
-  });
+  return Kernel(
+      [setup, out_arg = op.output("Out"),
+       product = MatrixProduct(setup.alpha, wants_bf16(op))](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
+        const Tensor& x = ctx.in(setup.x);
+        return product.run(ctx.device(), x.dtype(), forward_shape(pair), x.raw(),
+                           ctx.in(setup.y).raw(), ctx.out(out_arg).raw());
+      });
 }
 
 template <const Rule& kRule>
 StatusOr<Kernel> backward(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
-  return Kernel([setup, dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),
-                 dy_arg = op.output("Y@GRAD"), for_x = MatrixProduct(setup.alpha),
-                 for_y = MatrixProduct(setup.alpha)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
-    const Tensor& x = ctx.in(setup.x);
-    const Tensor& y = ctx.in(setup.y);
-    const Tensor& dout = ctx.in(dout_arg);
-    if (dout.numel() != pair.out_elements() || dout.dtype() != x.dtype()) {
-      return ctx.error("Out@GRAD must have {} elements of the type of X {}, found {}",
-                       pair.out_elements(), describe(x), describe(dout));
-    }
-    if (Tensor* const dx = ctx.find_out(dx_arg)) {
-      const std::byte* a = dout.raw();
-      const std::byte* b = y.raw();
-      if (pair.turn_x) std::swap(a, b);
-      MILLRACE_RETURN_IF_ERROR(
-          for_x.run(ctx.device(), x.dtype(), x_grad_shape(pair), a, b, dx->raw()));
-    }
-    if (Tensor* const dy = ctx.find_out(dy_arg)) {
-      const std::byte* a = x.raw();
-      const std::byte* b = dout.raw();
-      if (pair.turn_y) std::swap(a, b);
-      MILLRACE_RETURN_IF_ERROR(
-          for_y.run(ctx.device(), x.dtype(), y_grad_shape(pair), a, b, dy->raw()));
-    }
-    return Ok();
-  });
+  return Kernel(
+      [setup, dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),
+       dy_arg = op.output("Y@GRAD"), for_x = MatrixProduct(setup.alpha, wants_bf16(op)),
+       for_y = MatrixProduct(setup.alpha, wants_bf16(op))](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
+        const Tensor& x = ctx.in(setup.x);
+        const Tensor& y = ctx.in(setup.y);
+        const Tensor& dout = ctx.in(dout_arg);
+        if (dout.numel() != pair.out_elements() || dout.dtype() != x.dtype()) {
+          return ctx.error("Out@GRAD must have {} elements of the type of X {}, found {}",
+                           pair.out_elements(), describe(x), describe(dout));
+        }
+        if (Tensor* const dx = ctx.find_out(dx_arg)) {
+          const std::byte* a = dout.raw();
+          const std::byte* b = y.raw();
+          if (pair.turn_x) std::swap(a, b);
+          MILLRACE_RETURN_IF_ERROR(
+              for_x.run(ctx.device(), x.dtype(), x_grad_shape(pair), a, b, dx->raw()));
+        }
+        if (Tensor* const dy = ctx.find_out(dy_arg)) {
+          const std::byte* a = x.raw();
+          const std::byte* b = dout.raw();
+          if (pair.turn_y) std::swap(a, b);
+          MILLRACE_RETURN_IF_ERROR(
+              for_y.run(ctx.device(), x.dtype(), y_grad_shape(pair), a, b, dy->raw()));
+        }
+        return Ok();
+      });
 }
 
 }  // namespace

@@ -94,13 +94,14 @@ Setup mul_setup(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> mul(const KernelSetup& op) {
-  return Kernel([setup = mul_setup(op), product = MatrixProduct()](const KernelContext& ctx) {
-    return setup.forward(ctx, product, false);
-  });
+  return Kernel([setup = mul_setup(op), product = MatrixProduct(1.0F, wants_bf16(op))](
+                    const KernelContext& ctx) { return setup.forward(ctx, product, false); });
 }
 StatusOr<Kernel> mul_grad(const KernelSetup& op) {
-  return Kernel([setup = mul_setup(op), for_x = MatrixProduct(), for_y = MatrixProduct()](
-                    const KernelContext& ctx) { return setup.backward(ctx, for_x, for_y); });
+  return Kernel([setup = mul_setup(op), for_x = MatrixProduct(1.0F, wants_bf16(op)),
+                 for_y = MatrixProduct(1.0F, wants_bf16(op))](const KernelContext& ctx) {
+    return setup.backward(ctx, for_x, for_y);
+  });
 }
 
 StatusOr<Kernel> mv(const KernelSetup& op) {

@@ -1,0 +1,44 @@
+#include <llvm/ADT/StringSwitch.h>
+
+#include "transpiler/fusion/fusions.h"
+
+namespace millrace::transpiler {
+namespace {
+
+bool is_product(llvm::StringRef type) {
+  type.consume_back("_grad");
+  return llvm::StringSwitch<bool>(type)
+      .Cases("mul", "matmul", "matmul_v2", "bmm", "fc", true)
+      .Default(false);
+}
+
+class LowerProducts final : public Pass {
+ public:
+  llvm::StringRef name() const override { return "lower-products"; }
+
+  StatusOr<bool> run(Program& program, PassContext& /*context*/) override {
+    const AttrValue wanted = AttrValue::of_string("bfloat16");
+    bool changed = false;
+    for (Block& block : program.blocks()) {
+      for (Op& op : block.ops()) {
+        if (!is_product(op.type())) continue;
+        const AttrValue* const now = op.find_attr("mkldnn_data_type");
+        if (now != nullptr && *now == wanted) continue;
+        op.set_attr("mkldnn_data_type", wanted);
+        changed = true;
+      }
+    }
+    return changed;
+  }
+};
+
+}  // namespace
+
+void register_lower_products(PassRegistry& passes) {
+  passes.add(PassInfo("lower-products",
+                      "mark matrix products to round their factors to bfloat16 (mkldnn_data_type)")
+                 .strings("keep", "vars whose value is wanted after a run; no var goes")
+                 .makes<LowerProducts>());
+}
+
+}  // namespace millrace::transpiler
