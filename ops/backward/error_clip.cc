@@ -1,5 +1,6 @@
 #include "ops/backward/error_clip.h"
 
+#include "framework/base/errors.h"
 #include "framework/names.h"
 
 namespace millrace::ops {
@@ -8,6 +9,15 @@ namespace {
 constexpr int32_t kRoleNotSpecified = 4096;
 
 }  // namespace
+
+Status check_error_clips(const std::map<std::string, ErrorClip>& clips) {
+  for (const auto& [var, clip] : clips) {
+    if (clip.min <= clip.max) continue;
+    return InvalidArgument("error clip of '{}': 'min' must not exceed 'max', found {} and {}", var,
+                           clip.min, clip.max);
+  }
+  return Ok();
+}
 
 std::function<void(Block& block, Op& op)> clip_errors(std::map<std::string, ErrorClip> clips) {
   std::map<std::string, ErrorClip> by_grad;

@@ -4,10 +4,14 @@
 #include <map>
 #include <string>
 
+#include "framework/base/status.h"
 #include "framework/program.h"
 #include "ops/minimize/options.h"
 
 namespace millrace::ops {
+
+/// Error: kInvalidArgument naming a var whose min exceeds its max.
+Status check_error_clips(const std::map<std::string, ErrorClip>& clips);
 
 /// A BackwardRequest::after_append that appends `clip`, in place, after every op that writes the
 /// whole gradient of a var in the map. Parts of a gradient are not clipped, their sum is; inside a

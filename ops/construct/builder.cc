@@ -73,6 +73,7 @@ StatusOr<Op*> Builder::finish(Op& op, const NewOp& from, bool is_main) {
       .set_string("op_namescope", marks_.scope)
       .set_string("op_device", marks_.device);
   if (!marks_.callstack.empty()) op.set_strings("op_callstack", marks_.callstack);
+  MILLRACE_RETURN_IF_ERROR(check_attr_values(registry_, op));
   MILLRACE_RETURN_IF_ERROR(infer_op(registry_, op));
   pass_stop_gradient(op);
   return &op;

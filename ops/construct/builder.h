@@ -58,7 +58,8 @@ class Builder {
   void leave_block();
 
   /// Appends an op to the current block; its outputs must be declared and get their shapes.
-  /// Errors: kInvalidProgram with the op's place if inference fails.
+  /// Errors: kInvalidProgram with the op's place if inference fails, kInvalidArgument for an
+  /// attribute out of its range.
   StatusOr<Op*> append(const NewOp& op);
   /// Puts an op in front of all others of block 0.
   StatusOr<Op*> prepend(const NewOp& op);

@@ -2,6 +2,10 @@
 
 #include <array>
 
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+
 namespace millrace::ops {
 namespace {
 
@@ -70,6 +74,28 @@ AttrValue value_of(Kind kind) {
   return {};
 }
 
+Status check_number(const AttrDef& def, double value) {
+  if (value >= def.min && value <= def.max) return Ok();
+  return InvalidArgument("attribute '{}': expected {} to {}, found {}", def.name.str(), def.min,
+                         def.max, value);
+}
+
+Status check_value(const AttrDef& def, const AttrValue& value) {
+  switch (value.kind()) {
+    case AttrKind::kFloat:
+      return check_number(def, value.float32());
+    case AttrKind::kInt:
+    case AttrKind::kLong:
+      return check_number(def, static_cast<double>(value.integer()));
+    case AttrKind::kString:
+      if (def.choices.empty() || llvm::is_contained(def.choices, value.string())) return Ok();
+      return InvalidArgument("attribute '{}': expected one of {}, found \"{}\"", def.name.str(),
+                             fmt::join(def.choices, ", "), value.string().str());
+    default:
+      return Ok();
+  }
+}
+
 bool is_for(const Setting& setting, llvm::StringRef type) {
   return setting.op.endswith("_") ? type.startswith(setting.op) : type == setting.op;
 }
@@ -86,6 +112,18 @@ void add_default_attrs(const OpRegistry& registry, Op& op) {
     if (is_for(setting, op.type()) && !op.has_attr(setting.attr))
       op.set_attr(setting.attr, value_of(setting.kind));
   }
+}
+
+Status check_attr_values(const OpRegistry& registry, const Op& op) {
+  const OpDef* const def = registry.find(op.type());
+  if (def == nullptr) return Ok();
+  for (const AttrDef& attr : def->attrs()) {
+    const AttrValue* const value = op.find_attr(attr.name);
+    if (value == nullptr) continue;
+    Status status = check_value(attr, *value);
+    if (!status.ok()) return std::move(status).at(op.location());
+  }
+  return Ok();
 }
 
 }  // namespace millrace::ops

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "framework/base/status.h"
 #include "framework/op.h"
 #include "ops/registry.h"
 
@@ -9,5 +10,10 @@ namespace millrace::ops {
 /// schema, and the settings of the original's kernels whose default is neither zero nor empty
 /// (mkldnn_data_type and the like; without effect here). Attributes that the op has stay.
 void add_default_attrs(const OpRegistry& registry, Op& op);
+
+/// Checks numbers and words among the attributes of an op against its schema, so that whoever sets
+/// them hears of a wrong one at once. Errors: kInvalidArgument with the op's place, attribute, what
+/// was expected and found.
+Status check_attr_values(const OpRegistry& registry, const Op& op);
 
 }  // namespace millrace::ops

@@ -61,6 +61,7 @@ StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
   if (builder.block().index() != 0)
     return InvalidArgument("minimize: expected block 0 as current block, found {}",
                            builder.block().index());
+  MILLRACE_RETURN_IF_ERROR(check_error_clips(options.error_clips));
   MinimizeResult result;
   MILLRACE_ASSIGN_OR_RETURN(result.learning_rate, scheduled_rate(builder, options.learning_rate));
   MILLRACE_ASSIGN_OR_RETURN(result.param_grads, gradients(builder, loss, options));

@@ -36,6 +36,7 @@ Status append_gradients(const ops::OpRegistry& registry, Program& program,
                         const MinimizeConfig& config) {
   int earlier_calls = 0;
   for (const MinimizeConfig::Loss& loss : config.losses) {
+    MILLRACE_RETURN_IF_ERROR(ops::check_error_clips(loss.options.error_clips));
     ops::BackwardRequest request;
     request.loss = loss.name;
     request.parameters = loss.options.parameters;

@@ -137,15 +137,16 @@ StatusOr<MinimizeConfig> read_config(const Json& json) {
 
 }  // namespace
 
+StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_object()) return read_config(json);
+  return InvalidArgument("expected a JSON object, found {}",
+                         json.is_discarded() ? "no JSON" : json_kind(json));
+}
+
 StatusOr<MinimizeConfig> read_minimize_config(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
-  const Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    return InvalidArgument("expected a JSON object, found {}",
-                           json.is_discarded() ? "no JSON" : json_kind(json))
-        .in_file(path);
-  }
-  StatusOr<MinimizeConfig> config = read_config(json);
+  StatusOr<MinimizeConfig> config = parse_minimize_config(text);
   if (!config.ok()) return std::move(config).status().in_file(path);
   return config;
 }

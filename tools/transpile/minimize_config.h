@@ -23,10 +23,12 @@ struct MinimizeConfig {
   std::map<std::string, int64_t> name_scopes;
 };
 
-/// Reads the JSON file. Members of the top level that are not known are left alone; in optimizers,
-/// schedules, clips and regularizers they are errors.
-/// Errors: kNotFound, kIo; kInvalidArgument naming the file, the member, and what was expected and
-/// found.
+/// Reads the text of such a file, JSON. Members of the top level that are not known are left alone;
+/// in optimizers, schedules, clips and regularizers they are errors. Errors: kInvalidArgument
+/// naming the member, and what was expected and found.
+StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text);
+
+/// The same with a file, which errors name. Errors: also kNotFound, kIo.
 StatusOr<MinimizeConfig> read_minimize_config(const std::string& path);
 
 }  // namespace millrace::tools
