@@ -187,7 +187,7 @@ Status ExchangeGroup::begin(int device, int exchange, const ExchangeSpec& spec, 
   Slot& slot = *slots_[static_cast<size_t>(exchange)];
   slot.parts[static_cast<size_t>(device)].assign(parts.begin(), parts.end());
   slot.dtypes[static_cast<size_t>(device)] = dtype;
-  if (device == 0) slot.spec = spec;
+  if (device == 0 && slot.round(0) == 0) slot.spec = spec;  // the same in later rounds
   return come(slot, device);
 }
 
@@ -195,7 +195,7 @@ Status ExchangeGroup::begin_rows(int device, int exchange, const ExchangeSpec& s
                                  const SelectedRows& rows) {
   Slot& slot = *slots_[static_cast<size_t>(exchange)];
   slot.rows[static_cast<size_t>(device)] = &rows;
-  if (device == 0) slot.spec = spec;
+  if (device == 0 && slot.round(0) == 0) slot.spec = spec;  // the same in later rounds
   return come(slot, device);
 }
 
