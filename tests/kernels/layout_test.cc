@@ -221,6 +221,29 @@ TEST(Layouts, FiltersAreUpdatedInTheLayoutOfTheLibrary) {
   EXPECT_NE(filter.layout(), nullptr);
 }
 
+// Gradients of filters over images that are a few pixels large.
+TEST(Layouts, FiltersOverFewPlaces) {
+  const std::string text = R"(# millrace program 1
+block 0 {
+  persist w: f32(32, 16, 1, 1)
+  persist v: f32(48, 32, 3, 3)
+  var x: f32(-1, 16, 4, 4)
+  var a: f32(-1, 32, 4, 4)
+  var y: f32(-1, 48, 2, 2)
+  var "y@GRAD": f32(-1, 48, 2, 2)
+  var d: f32(-1, 48, 2, 2)
+  var "v@GRAD": f32(48, 32, 3, 3)
+
+  conv2d Input=x Filter=w -> Output=a
+  conv2d Input=a Filter=v -> Output=y {strides: [2, 2], paddings: [1, 1]}
+  elementwise_add X=y Y="y@GRAD" -> Out=d
+  conv2d_grad Input=a Filter=v Output@GRAD=d -> Filter@GRAD="v@GRAD" {strides: [2, 2], paddings: [1, 1]}
+}
+)";
+  expect_same(text, {{{"w", {32, 16, 1, 1}}, 0}, {{"v", {48, 32, 3, 3}}, 0}},
+              {{"x", {3, 16, 4, 4}}, {"y@GRAD", {3, 48, 2, 2}}}, {"y", "v@GRAD"});
+}
+
 // scale does not know layouts: it sees the filter row-major, and the convolution packs it again.
 TEST(Layouts, OpsThatDoNotKnowThemReadRowMajorElements) {
   std::string text = kTraining;

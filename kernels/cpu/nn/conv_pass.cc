@@ -68,18 +68,37 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, t.src, t.weights, t.dst));
   spec.bias = bias;
   spec.weights_layout = layouts.weights_grad;
-  Prepared prepared{spec, std::nullopt};
+  Prepared prepared{spec, std::nullopt, std::nullopt};
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
     return prepared;
   auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
                    : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
                                                   : dnn::convolution_backward_weights(device, spec);
+  if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
+      layouts.weights_grad->name() == FewPlaces::kFilterLayout)
+    prepared.few_places = FewPlaces::plan(spec);
   if (primitive.ok()) {
     prepared.primitive = std::move(primitive).value();
   } else if (primitive.status().code() != StatusCode::kUnimplemented) {
     return std::move(primitive).status();
   }
   return prepared;
+}
+
+// False if the tensors are in other layouts.
+StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass,
+                                        const ConvTensors& t, const LayoutPtr& weights_grad) {
+  const auto is_blocked = [](const Tensor& images) {
+    const std::optional<ChannelBlocks> blocks = channel_blocks(images);
+    return blocks && blocks->lanes == 16 && blocks->padded() == blocks->channels;
+  };
+  if (weights_grad == nullptr || weights_grad->name() != FewPlaces::kFilterLayout ||
+      !is_blocked(t.src) || !is_blocked(t.dst))
+    return false;
+  const Dims dims(t.weights.dims().begin(), t.weights.dims().end());
+  MILLRACE_RETURN_IF_ERROR(t.weights.resize(DType::kFloat32, dims, weights_grad));
+  pass.run(device, stored<float>(t.src), stored<float>(t.dst), stored<float>(t.weights));
+  return true;
 }
 
 Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitive,
@@ -90,20 +109,23 @@ Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitiv
     const Dims dims(result.dims().begin(), result.dims().end());
     return result.resize(result.dtype(), dims, layout);
   };
-  const auto free_layout = [&](Arg arg) {
-    return layouts.free_result ? primitive.layout(arg) : nullptr;
+  const auto free_layout = [&](Arg arg, const Tensor& result) -> LayoutPtr {
+    const LayoutPtr layout = layouts.free_result ? primitive.layout(arg) : nullptr;
+    // with few channels, padding costs the ops that follow more than a conversion
+    const bool fits = layout != nullptr && 4 * layout->bytes() <= 5 * result.bytes();
+    return fits ? layout : nullptr;
   };
   switch (kind_) {
     case Kind::kForward:
       if (layouts.pack_weights && t.weights.layout() == nullptr)
         MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
-      MILLRACE_RETURN_IF_ERROR(place(t.dst, free_layout(Arg::kDst)));
+      MILLRACE_RETURN_IF_ERROR(place(t.dst, free_layout(Arg::kDst, t.dst)));
       return primitive.run(device, {{Arg::kSrc, t.src},
                                     {Arg::kWeights, t.weights},
                                     {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
                                     {Arg::kDst, t.dst}});
     case Kind::kBackwardData:
-      MILLRACE_RETURN_IF_ERROR(place(t.src, free_layout(Arg::kDiffSrc)));
+      MILLRACE_RETURN_IF_ERROR(place(t.src, free_layout(Arg::kDiffSrc, t.src)));
       return primitive.run(
           device, {{Arg::kDiffDst, t.dst}, {Arg::kWeights, t.weights}, {Arg::kDiffSrc, t.src}});
     case Kind::kBackwardWeights:

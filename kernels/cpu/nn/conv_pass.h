@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "kernels/cpu/layouts.h"
+#include "kernels/cpu/nn/few_places.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
@@ -53,9 +54,12 @@ class ConvPass {
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
+    std::optional<FewPlaces> few_places;      ///< instead, for tensors in the layout it wants
   };
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                              bool bias) const;
+  static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
+                                       const ConvTensors& t, const LayoutPtr& weights_grad);
   Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const ConvTensors& t,
                        const Layouts& layouts, const Tensor* bias) const;
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
