@@ -50,6 +50,8 @@ void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
       const int32_t from = first_of(*step.op, step.op->inputs(), step.inputs, input);
       const int32_t to = first_of(*step.op, step.op->outputs(), step.outputs, output);
       if (from < 0 || to < 0 || from == to || taken[static_cast<size_t>(from)]) continue;
+      // what the op reads in another slot, too, must stay until it is done
+      if (std::count(step.inputs.begin(), step.inputs.end(), from) > 1) continue;
       const auto now = static_cast<int64_t>(s);
       Use& taker = uses_[static_cast<size_t>(to)];
       const Use& giver = uses_[static_cast<size_t>(from)];

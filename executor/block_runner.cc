@@ -4,6 +4,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/names.h"
+#include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
 
 namespace millrace::executor {
@@ -81,8 +82,12 @@ Status BlockRunner::add_step(const Op& op) {
             fmt::format("op '{}' has no kernel for CPU", op.type().str())};
   }
   for (position = 0; position < step.inputs.size(); ++position) {
-    if (step.inputs[position] >= 0 && !llvm::is_contained(setup.accepted_layouts(), position))
+    if (step.inputs[position] < 0) continue;
+    if (!llvm::is_contained(setup.accepted_layouts(), position)) {
       step.plain.push_back(position);
+    } else if (!kernels::keeps_private_layouts(op.type())) {
+      step.shared_layout.push_back(position);
+    }
   }
   steps_.push_back(std::move(step));
   return Ok();

@@ -2,6 +2,7 @@
 
 #include <llvm/ADT/StringRef.h>
 
+#include "framework/op_attrs.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/pass_manager.h"
 
@@ -9,15 +10,27 @@ namespace millrace::executor {
 namespace {
 
 // In the order in which they run; all of them take the option `keep`.
-constexpr const char* kForInference[] = {"fuse-attention", "fuse-fc"};
+constexpr const char* kForInference[] = {"fuse-conv", "fuse-attention", "fuse-fc"};
 constexpr const char* kForTraining[] = {"fuse-attention", "drop-shape-inputs", "fuse-fc"};
+
+// Normalisation with given statistics hands them on as its outputs, which are the same vars.
+bool hands_on(const Op& op) {
+  if (op.type() != "batch_norm" && op.type() != "sync_batch_norm") return false;
+  const bool given =
+      get_attr_or(op, "use_global_stats", false) ||
+      (get_attr_or(op, "is_test", false) && !get_attr_or(op, "trainable_statistics", false));
+  return given && op.first_output("MeanOut") == op.first_input("Mean") &&
+         op.first_output("VarianceOut") == op.first_input("Variance");
+}
 
 bool writes_persistable(const Program& program) {
   for (const Block& block : program.blocks()) {
     for (const Var& var : block.vars()) {
       if (!var.persistable() || var.kind() == VarKind::kFetchList) continue;
       for (const Block& user : program.blocks()) {
-        if (user.has_writers(var.name())) return true;
+        for (const Op* const op : user.writers_of(var.name())) {
+          if (!hands_on(*op)) return true;
+        }
       }
     }
   }

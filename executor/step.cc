@@ -294,6 +294,11 @@ Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevi
     if (tensor != nullptr && tensor->layout() != nullptr)
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
+  for (const uint16_t position : step.shared_layout) {
+    auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
+    if (tensor != nullptr && tensor->layout() != nullptr && tensor->layout()->is_private())
+      MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
+  }
   return Ok();
 }
 

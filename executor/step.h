@@ -39,6 +39,8 @@ struct Step {
 
   /// Inputs (by position) that the kernel wants in row-major order.
   llvm::SmallVector<uint16_t, 4> plain;
+  /// Inputs (by position) that it takes in any layout but a private one.
+  llvm::SmallVector<uint16_t, 4> shared_layout;
 
   /// An input that is also an output, and where its old content goes when the output gets another
   /// type or other dims.

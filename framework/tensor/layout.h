@@ -31,6 +31,9 @@ class Layout {
   virtual Status to_plain(const std::byte* from, std::byte* to) const = 0;
   /// For messages and plans.
   [[nodiscard]] virtual std::string name() const = 0;
+  /// True if only the kernel that gave a tensor this layout takes it so. The executor makes the
+  /// tensor row-major for all other kernels, and that kernel can tell that somebody had it.
+  [[nodiscard]] virtual bool is_private() const { return false; }
 };
 
 /// Brings the elements into row-major order, in memory of the tensor's own if they are not yet;

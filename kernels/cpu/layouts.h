@@ -1,11 +1,13 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
 
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/tensor/layout.h"
 #include "framework/tensor/tensor.h"
@@ -52,6 +54,9 @@ Status bring_to(CpuDevice& device, Tensor& tensor, const LayoutPtr& layout);
 Status bring_to(const KernelContext& ctx, ArgIndex arg, const LayoutPtr& layout);
 /// Brings inputs that were accepted in any layout into row-major order after all.
 Status bring_to_plain(const KernelContext& ctx, std::initializer_list<ArgIndex> args);
+
+/// True for ops whose kernels mark what they have read by a private layout (Layout::is_private()).
+bool keeps_private_layouts(llvm::StringRef op_type);
 
 /// How a layout keeps images: element i of channel c of image n stands at
 /// ((n * blocks + c / lanes) * inner + i) * lanes + c % lanes. Channels behind the last one of the

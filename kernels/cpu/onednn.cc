@@ -100,6 +100,8 @@ struct Primitive::State {
     dnnl::memory user;
     dnnl::memory own;  // with a conversion: a place in scratch memory
     dnnl::primitive reorder;
+    bool is_read = false;  // an output whose old content counts
+    dnnl::primitive fill;  // its conversion
     size_t offset = 0;
   };
   dnnl::engine engine;
@@ -126,10 +128,12 @@ Status Primitive::State::expect(size_t index, const LayoutPtr& layout) {
     argument.user = dnnl::memory(same ? argument.wanted : now, engine, DNNL_MEMORY_NONE);
     argument.own = {};
     argument.reorder = {};
+    argument.fill = {};
     if (same) return true;
     argument.own = dnnl::memory(argument.wanted, engine, DNNL_MEMORY_NONE);
     argument.reorder = is_output(argument.arg) ? dnnl::reorder(argument.own, argument.user)
                                                : dnnl::reorder(argument.user, argument.own);
+    if (argument.is_read) argument.fill = dnnl::reorder(argument.user, argument.own);
     return true;
   });
   if (!made.ok()) return made.status();
@@ -170,6 +174,10 @@ dnnl_status_t Primitive::State::load(llvm::ArrayRef<Binding> bindings, std::byte
     if (!argument.own) continue;
     const auto status = point(argument.own, scratch_memory + argument.offset, stream);
     if (status != dnnl_success) return status;
+    if (argument.fill) {
+      const auto filled = run_reorder(argument.fill, argument.user, argument.own, stream);
+      if (filled != dnnl_success) return filled;
+    }
     if (is_output(argument.arg)) continue;
     const auto converted = run_reorder(argument.reorder, argument.user, argument.own, stream);
     if (converted != dnnl_success) return converted;
@@ -242,8 +250,9 @@ dnnl::memory::desc any_layout(const Desc& desc) {
           dnnl::memory::format_tag::any};
 }
 
-void PrimitiveBuilder::add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen) {
-  pending_.push_back({arg, native(desc), chosen});
+void PrimitiveBuilder::add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen,
+                           bool is_read) {
+  pending_.push_back({arg, native(desc), chosen, is_read});
 }
 
 Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
@@ -256,6 +265,7 @@ Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
     argument.arg = pending.arg;
     argument.plain = pending.user;
     argument.wanted = pending.chosen;
+    argument.is_read = pending.is_read;
     if (pending.user != pending.chosen && !same_bytes(pending.chosen, pending.user)) {
       argument.layout =
           std::make_shared<const NativeLayout>(library_.engine, pending.chosen, pending.user);

@@ -77,6 +77,9 @@ class Primitive {
   std::shared_ptr<State> state_;
 };
 
+/// What comes last in a fused primitive: max(x, 0), min(max(x, 0), alpha), or alpha * x below 0.
+enum class Rectifier : uint8_t { kNone, kRelu, kRelu6, kLeakyRelu };
+
 /// A convolution of any spatial rank from 1 to 3. All makers fail with kUnimplemented, naming what
 /// the library said, where it has no such primitive; callers then use a kernel of their own.
 struct Convolution {
@@ -88,10 +91,14 @@ struct Convolution {
   Dims before;  ///< padding
   Dims after;
   bool bias = false;
+  bool accumulate = false;  ///< adds to what dst holds
+  Rectifier rectifier = Rectifier::kNone;
+  float alpha = 0.0F;  ///< of the rectifier
   /// Layout in which the gradient of the weights is wanted, where that costs nothing.
   std::shared_ptr<const Layout> weights_layout = nullptr;
 };
-/// kSrc, kWeights[, kBias] -> kDst.
+/// kSrc, kWeights[, kBias] -> kDst = rectifier(src * weights + bias [+ old dst]). The gradients do
+/// not look at bias, accumulate and rectifier.
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec);
 /// kDiffDst, kWeights -> kDiffSrc.
 StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convolution& spec);

@@ -187,6 +187,10 @@ Status convert(const LayoutPtr& from_layout, const std::byte* from, const Layout
 
 }  // namespace
 
+bool keeps_private_layouts(llvm::StringRef op_type) {
+  return op_type == "fused_conv2d";
+}
+
 bool same_order(const LayoutPtr& a, const LayoutPtr& b) {
   return a == b || (a != nullptr && b != nullptr && a->same_as(*b));
 }

@@ -57,13 +57,46 @@ struct Parts {
 
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
-Forward::primitive_desc forward_desc(const Library& library, const Parts& p, bool bias) {
+// Without bias and what follows: what gradients are hinted at.
+Forward::primitive_desc forward_desc(const Library& library, const Parts& p) {
+  return {{dnnl::prop_kind::forward_training, kDirect, p.src, p.weights, p.dst, p.strides, p.gaps,
+           p.before, p.after},
+          library.engine};
+}
+
+dnnl::primitive_attr fused_ops(const Convolution& spec) {
+  dnnl::post_ops post;
+  if (spec.accumulate) post.append_sum(1.0F);
+  switch (spec.rectifier) {
+    case Rectifier::kNone:
+      break;
+    case Rectifier::kRelu:
+      post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, 0.0F, 0.0F);
+      break;
+    case Rectifier::kRelu6:
+      post.append_eltwise(1.0F, dnnl::algorithm::eltwise_clip, 0.0F, spec.alpha);
+      break;
+    case Rectifier::kLeakyRelu:
+      post.append_eltwise(1.0F, dnnl::algorithm::eltwise_relu, spec.alpha, 0.0F);
+      break;
+  }
+  dnnl::primitive_attr attr;
+  attr.set_post_ops(post);
+  return attr;
+}
+
+Forward::primitive_desc forward_desc(const Library& library, const Convolution& spec) {
+  const Parts p(spec);
+  // What oneDNN 2.6 takes for inference alone is slower on small images.
   const auto kind = dnnl::prop_kind::forward_training;
-  if (!bias) {
+  const dnnl::primitive_attr attr = fused_ops(spec);
+  if (!spec.bias) {
     return {{kind, kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
+            attr,
             library.engine};
   }
   return {{kind, kDirect, p.src, p.weights, p.bias, p.dst, p.strides, p.gaps, p.before, p.after},
+          attr,
           library.engine};
 }
 
@@ -79,12 +112,12 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, co
 // Writes the gradient in the layout of the weights if that costs the library nothing.
 BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, Parts p,
                                                       const NativeLayout* layout) {
-  const auto hint = forward_desc(library, p, false);
+  const auto hint = forward_desc(library, p);
   BackwardWeights::primitive_desc best = weights_gradient_desc(library, p, hint);
   if (layout == nullptr || best.diff_weights_desc() == layout->desc()) return best;
   p.weights = layout->desc();
   try {
-    const Forward::primitive_desc same = forward_desc(library, p, false);
+    const Forward::primitive_desc same = forward_desc(library, p);
     BackwardWeights::primitive_desc other = weights_gradient_desc(library, p, same);
     const bool as_fast = std::string(other.impl_info_str()) == best.impl_info_str();
     return as_fast ? other : best;
@@ -98,13 +131,13 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, Pa
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution", [&] {
-    const auto desc = forward_desc(*library, Parts(spec), spec.bias);
+    const auto desc = forward_desc(*library, spec);
     PrimitiveBuilder builder(*library);
     builder.add(Arg::kSrc, spec.src, desc.src_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());
     if (spec.bias)
       builder.add(Arg::kBias, dense(spec.dst.dtype, spec.dst.dims[1]), desc.bias_desc());
-    builder.add(Arg::kDst, spec.dst, desc.dst_desc());
+    builder.add(Arg::kDst, spec.dst, desc.dst_desc(), spec.accumulate);
     return builder.build(Forward(desc));
   });
 }
@@ -114,7 +147,7 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
   return guarded<Primitive>("convolution gradient of data", [&] {
     using Backward = dnnl::convolution_backward_data;
     const Parts p(spec);
-    const auto hint = forward_desc(*library, p, false);
+    const auto hint = forward_desc(*library, p);
     const Backward::primitive_desc desc(
         {kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after}, library->engine,
         hint);

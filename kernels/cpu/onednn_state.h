@@ -54,7 +54,8 @@ class PrimitiveBuilder {
   explicit PrimitiveBuilder(Library& library) : library_(library) {}
 
   /// \param chosen  layout that the primitive was made with; converted if it is not the caller's
-  void add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen);
+  /// \param is_read  an output that the primitive adds to
+  void add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen, bool is_read = false);
   /// May throw dnnl::error.
   Primitive build(const dnnl::primitive& primitive);
 
@@ -63,6 +64,7 @@ class PrimitiveBuilder {
     Arg arg;
     dnnl::memory::desc user;
     dnnl::memory::desc chosen;
+    bool is_read;
   };
   Library& library_;
   std::vector<Pending> pending_;

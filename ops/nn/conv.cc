@@ -83,12 +83,37 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, ll
   return def;
 }
 
+// What passes make of a convolution and the ops behind it, in programs for inference.
+OpDef fused() {
+  OpDef def("fused_conv2d");
+  def.doc("activation of the normalised convolution plus another image")
+      .input("Input", "images, see data_format")
+      .input("Filter", "[output channels, input channels / groups, kernel...]")
+      .input("Bias", "one for each output channel, before the normalisation", Arity::kOptional)
+      .input("Scale", "of batch_norm: factor of each channel", Arity::kOptional)
+      .input("Shift", "of batch_norm: summand of each channel", Arity::kOptional)
+      .input("Mean", "of batch_norm: given mean", Arity::kOptional)
+      .input("Variance", "of batch_norm: given variance", Arity::kOptional)
+      .input("ResidualData", "summand of the shape of Output", Arity::kOptional)
+      .output("Output", "images");
+  return add_conv_attrs(def, 2)
+      .attr("epsilon", 1e-5F, "added to the variance")
+      .range(0)
+      .attr("activation", "", "what comes last; empty: nothing")
+      .one_of({"", "relu", "relu6", "leaky_relu"})
+      .attr("alpha", 0.0F, "slope of leaky_relu, threshold of relu6")
+      .infer(infer)
+      .flops(flops)
+      .inplace("ResidualData", "Output");
+}
+
 }  // namespace
 
 void add_conv_ops(OpRegistry& registry) {
   registry.add(family("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
   registry.add(family("depthwise_conv2d", "depthwise_conv2d_grad", 2,
                       "two-dimensional convolution, every channel on its own"));
+  registry.add(fused());
   registry.add(family("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
 }
 

@@ -60,6 +60,7 @@ class Net {
   [[nodiscard]] const Tensor& held(const std::string& name) const {
     return *scope_.find_local(name)->get_if<Tensor>();
   }
+  [[nodiscard]] std::string plan() const { return prepared_->plan_text(); }
   [[nodiscard]] int64_t memory_bytes() const { return prepared_->memory_bytes(); }
 
  private:
@@ -287,6 +288,79 @@ block 0 {
                                          c);
   expect_same(text, {{{"w", {c, 3, 3, 3}}, 0}}, {{"x", {2, 3, 6, 6}}, {"b", {c}}},
               {"z", "q", "e", "y@GRAD", "b@GRAD", "w@GRAD"});
+}
+
+// What passes make of a convolution and the ops behind it, for whole and for padded blocks.
+const char* const kInference = R"(# millrace program 1
+block 0 {
+  persist w: f32(C, 3, 3, 3)
+  persist u: f32(C, C, 3, 3)
+  persist b: f32(C)
+  persist scale: f32(C)
+  persist shift: f32(C)
+  persist mean: f32(C)
+  persist variance: f32(C)
+  var x: f32(-1, 3, 9, 9)
+  var c: f32(-1, C, 9, 9)
+  var d: f32(-1, C, 9, 9)
+  var n: f32(-1, C, 9, 9)
+  var r: f32(-1, C, 9, 9)
+  var e: f32(-1, C, 9, 9)
+  var m: f32(-1, C, 9, 9)
+  var a: f32(-1, C, 9, 9)
+  var l: f32(-1, C, 9, 9)
+  var p: f32(-1, C, 5, 5)
+  var q: f32(-1, C, 5, 5)
+  var y: f32(-1, C, 5, 5)
+  var z: f32(-1, F)
+
+  conv2d Input=x Filter=w -> Output=c {paddings: [1, 1]}
+  elementwise_add X=c Y=b -> Out=d {axis: 1}
+  batch_norm X=d Scale=scale Bias=shift Mean=mean Variance=variance -> Y=n MeanOut=mean VarianceOut=variance {is_test: true}
+  relu X=n -> Out=r
+  conv2d Input=r Filter=u -> Output=e {paddings: [1, 1]}
+  batch_norm X=e Scale=scale Bias=shift Mean=mean Variance=variance -> Y=m MeanOut=mean VarianceOut=variance {is_test: true}
+  elementwise_add X=m Y=r -> Out=a
+  leaky_relu X=a -> Out=l {alpha: 0.25}
+  pool2d X=l -> Out=p {pooling_type: "max", ksize: [3, 3], strides: [2, 2], paddings: [1, 1]}
+  conv2d Input=p Filter=u -> Output=q {paddings: [1, 1]}
+  relu6 X=q -> Out=y {threshold: 0.5}
+  flatten2 X=y -> Out=z XShape=[] {axis: 1}
+}
+)";
+
+TEST_P(Layouts, FusedConvolutions) {
+  const int64_t c = GetParam();
+  std::string text = with_channels(kInference, c);
+  text.replace(text.find(", F)"), 4, ", " + std::to_string(c * 25) + ")");
+  const Sets persistable = {{{"w", {c, 3, 3, 3}}, 0}, {{"u", {c, c, 3, 3}}, 0}, {{"b", {c}}, 0},
+                            {{"scale", {c}}, 1.5},    {{"shift", {c}}, 0},      {{"mean", {c}}, 0},
+                            {{"variance", {c}}, 2}};
+  const std::vector<Fed> feeds = {{"x", {2, 3, 9, 9}}};
+  expect_same(text, persistable, feeds, {"z", "y"});
+  Net narrow(text, DType::kFloat32);
+  Net wide(text, DType::kFloat64);
+  // the copies that kernels have made follow the vars
+  for (const double offset : {0.0, 0.5, -0.25}) {
+    for (Net* const net : {&narrow, &wide}) {
+      for (const auto& [fed, own] : persistable) net->set(fed.name, fed.dims, own + offset);
+    }
+    const auto found = narrow.run(feeds, {"z"});
+    const auto truth = wide.run(feeds, {"z"});
+    for (size_t i = 0; i < truth.at("z").size(); ++i)
+      ASSERT_NEAR(found.at("z")[i], truth.at("z")[i], 5e-4) << i << " with " << offset;
+  }
+  EXPECT_THAT(narrow.plan(), testing::HasSubstr("fused_conv2d"));
+  EXPECT_THAT(narrow.plan(), testing::Not(testing::HasSubstr("batch_norm")));
+  // what others see of the filter
+  EXPECT_EQ(narrow.run(feeds, {"w"}), narrow.run(feeds, {"w"}));
+  narrow.set("u", {c, c, 3, 3}, 1);
+  wide.set("u", {c, c, 3, 3}, 1);
+  const auto found = narrow.run(feeds, {"z", "u"});
+  const auto truth = wide.run(feeds, {"z", "u"});
+  EXPECT_EQ(found.at("u"), truth.at("u"));
+  for (size_t i = 0; i < truth.at("z").size(); ++i)
+    ASSERT_NEAR(found.at("z")[i], truth.at("z")[i], 5e-4) << i;
 }
 
 TEST(Layouts, ASteadyStepMovesNothing) {

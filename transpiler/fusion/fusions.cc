@@ -5,6 +5,7 @@ namespace millrace::transpiler {
 void register_fusions(PassRegistry& passes) {
   register_drop_shape_inputs(passes);
   register_fuse_attention(passes);
+  register_fuse_conv(passes);
   register_fuse_fc(passes);
   register_lower_products(passes);
 }

@@ -9,6 +9,7 @@ namespace millrace::transpiler {
 
 void register_drop_shape_inputs(PassRegistry& passes);
 void register_fuse_attention(PassRegistry& passes);
+void register_fuse_conv(PassRegistry& passes);
 void register_fuse_fc(PassRegistry& passes);
 void register_lower_products(PassRegistry& passes);
 

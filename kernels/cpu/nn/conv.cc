@@ -6,31 +6,6 @@
 namespace millrace::kernels {
 namespace {
 
-ConvAttrs read_attrs(const KernelSetup& op) {
-  ConvAttrs attrs;
-  attrs.window = read_window_attrs(op);
-  attrs.groups = op.attr<int64_t>("groups");
-  attrs.channels_last = channels_last(op, "data_format");
-  return attrs;
-}
-
-Status add_residual(const KernelContext& ctx, ArgIndex residual, Tensor& out) {
-  const Tensor& summand = ctx.in(residual);
-  if (summand.dtype() != out.dtype() || summand.dims() != out.dims()) {
-    return ctx.error("ResidualData must be like Output {}, found {}", describe(out),
-                     describe(summand));
-  }
-  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, residual, out.layout()));
-  return dispatch<FloatTypes>(out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const T* const from = stored<T>(summand);
-    T* const to = stored<T>(out);
-    const int64_t count = stored_count(out);
-    for (int64_t i = 0; i < count; ++i) to[i] += from[i];
-    return Ok();
-  });
-}
-
 StatusOr<Kernel> conv(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex filter = op.input("Filter");
@@ -38,16 +13,15 @@ StatusOr<Kernel> conv(const KernelSetup& op) {
   const ArgIndex residual = op.input("ResidualData");
   const ArgIndex output = op.output("Output");
   for (const ArgIndex arg : {input, filter, residual}) op.accept_layout(arg);
-  const ConvAttrs attrs = read_attrs(op);
+  const ConvAttrs attrs = read_conv_attrs(op);
   const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kForward, attrs);
   const ConvPass::Layouts layouts{!attrs.channels_last, op.is_persistable(filter), nullptr};
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(output);
     if (out.numel() == 0) return Ok();
-    MILLRACE_RETURN_IF_ERROR(pass->run(ctx.device(),
-                                       {ctx.stored_in(input), ctx.stored_in(filter), out}, layouts,
-                                       ctx.find_in(bias)));
-    return ctx.find_in(residual) == nullptr ? Ok() : add_residual(ctx, residual, out);
+    Tensor* const summand = ctx.find_in(residual) == nullptr ? nullptr : &ctx.stored_in(residual);
+    return pass->run(ctx.device(), {ctx.stored_in(input), ctx.stored_in(filter), out}, layouts,
+                     ctx.find_in(bias), summand);
   });
 }
 
@@ -110,7 +84,7 @@ Status Gradients::run(const KernelContext& ctx) {
 }
 
 StatusOr<Kernel> conv_grad(const KernelSetup& op) {
-  const ConvAttrs attrs = read_attrs(op);
+  const ConvAttrs attrs = read_conv_attrs(op);
   const auto gradients = std::make_shared<Gradients>(op, attrs);
   return Kernel([gradients, last = attrs.channels_last](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(gradients->run(ctx));
@@ -128,7 +102,7 @@ StatusOr<Kernel> conv_grad(const KernelSetup& op) {
 
 // A transposed convolution is the gradient of a convolution with the same filter.
 ConvAttrs read_transposed_attrs(const KernelSetup& op) {
-  ConvAttrs attrs = read_attrs(op);
+  ConvAttrs attrs = read_conv_attrs(op);
   // The three-dimensional op takes NDHWC for NCDHW.
   attrs.channels_last = op.attr<std::string>("data_format") == "NHWC";
   attrs.transposed = true;
@@ -158,6 +132,14 @@ StatusOr<Kernel> conv_transpose_grad(const KernelSetup& op) {
 }
 
 }  // namespace
+
+ConvAttrs read_conv_attrs(const KernelSetup& op) {
+  ConvAttrs attrs;
+  attrs.window = read_window_attrs(op);
+  attrs.groups = op.attr<int64_t>("groups");
+  attrs.channels_last = channels_last(op, "data_format");
+  return attrs;
+}
 
 void add_conv(KernelRegistry& registry) {
   for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"}) registry.add(type, conv);

@@ -1,5 +1,8 @@
 #include "kernels/cpu/nn/conv_pass.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/plain_conv.h"
@@ -61,13 +64,64 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
   return spec;
 }
 
+// Gives the result its layout, and the content of the summand that it begins with.
+Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, Tensor& dst) {
+  const Dims dims(dst.dims().begin(), dst.dims().end());
+  if (residual == nullptr) return dst.resize(dst.dtype(), dims, layout);
+  MILLRACE_RETURN_IF_ERROR(bring_to(device, *residual, layout));
+  MILLRACE_RETURN_IF_ERROR(dst.resize(dst.dtype(), dims, layout));
+  if (dst.raw() != residual->raw())
+    std::memcpy(dst.raw(), residual->raw(), static_cast<size_t>(dst.storage_bytes()));
+  return Ok();
+}
+
+// to += from, both in one layout.
+Status add_images(const Tensor& from, Tensor& to) {
+  if (from.dtype() != to.dtype() || from.dims() != to.dims()) {
+    return KernelContext::error("images that are added must be alike, found {} and {}",
+                                describe(from), describe(to));
+  }
+  return dispatch<FloatTypes>(to.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const summand = stored<T>(from);
+    T* const sum = stored<T>(to);
+    const int64_t count = stored_count(to);
+    for (int64_t i = 0; i < count; ++i) sum[i] += summand[i];
+    return Ok();
+  });
+}
+
+template <typename T>
+void rectify(const dnn::Convolution& spec, Tensor& images) {
+  const T alpha = static_cast<T>(spec.alpha);
+  for (T& v : images.values<T>()) {
+    switch (spec.rectifier) {
+      case dnn::Rectifier::kNone:
+        return;
+      case dnn::Rectifier::kRelu:
+        v = v < T(0) ? T(0) : v;
+        break;
+      case dnn::Rectifier::kRelu6:
+        v = std::min(std::max(v, T(0)), alpha);
+        break;
+      case dnn::Rectifier::kLeakyRelu:
+        v = v < T(0) ? alpha * v : v;
+        break;
+    }
+  }
+}
+
 }  // namespace
 
 StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTensors& t,
-                                               const Layouts& layouts, bool bias) const {
+                                               const Layouts& layouts, bool bias,
+                                               bool residual) const {
   MILLRACE_ASSIGN_OR_RETURN(dnn::Convolution spec, describe_pass(attrs_, t.src, t.weights, t.dst));
   spec.bias = bias;
   spec.weights_layout = layouts.weights_grad;
+  spec.accumulate = residual;
+  spec.rectifier = fusion_.rectifier;
+  spec.alpha = fusion_.alpha;
   Prepared prepared{spec, std::nullopt, std::nullopt};
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
     return prepared;
@@ -102,8 +156,8 @@ StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass
 }
 
 Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitive,
-                               const ConvTensors& t, const Layouts& layouts,
-                               const Tensor* bias) const {
+                               const ConvTensors& t, const Layouts& layouts, const Tensor* bias,
+                               Tensor* residual) const {
   using dnn::Arg;
   const auto place = [](Tensor& result, const LayoutPtr& layout) {
     const Dims dims(result.dims().begin(), result.dims().end());
@@ -119,7 +173,7 @@ Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitiv
     case Kind::kForward:
       if (layouts.pack_weights && t.weights.layout() == nullptr)
         MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
-      MILLRACE_RETURN_IF_ERROR(place(t.dst, free_layout(Arg::kDst, t.dst)));
+      MILLRACE_RETURN_IF_ERROR(place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
       return primitive.run(device, {{Arg::kSrc, t.src},
                                     {Arg::kWeights, t.weights},
                                     {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
@@ -137,13 +191,15 @@ Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitiv
 }
 
 Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
-                           const Tensor* bias) const {
+                           const Tensor* bias, Tensor* residual) const {
   const Tensor* const result = kind_ == Kind::kForward        ? &t.dst
                                : kind_ == Kind::kBackwardData ? &t.src
                                                               : &t.weights;
   for (Tensor* const tensor : {&t.src, &t.weights, &t.dst}) {
     if (tensor != result) MILLRACE_RETURN_IF_ERROR(bring_to(device, *tensor, nullptr));
   }
+  Tensor summand;  // the result may stand in its memory
+  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(copy_plain(*residual, summand));
   MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(t.src.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* const src = t.src.data<T>();
@@ -159,22 +215,35 @@ Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, cons
     }
     return Ok();
   }));
-  return bias == nullptr ? Ok() : add_channel_bias(t.dst, *bias, attrs_.channels_last);
+  if (kind_ != Kind::kForward) return Ok();
+  if (bias != nullptr)
+    MILLRACE_RETURN_IF_ERROR(add_channel_bias(t.dst, *bias, attrs_.channels_last));
+  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(add_images(summand, t.dst));
+  return dispatch<FloatTypes>(t.dst.dtype(), [&](auto tag) {
+    rectify<typename decltype(tag)::type>(spec, t.dst);
+    return Ok();
+  });
 }
 
 Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
-                     const Tensor* bias) {
+                     const Tensor* bias, Tensor* residual) {
+  if (residual != nullptr &&
+      (residual->dtype() != t.dst.dtype() || residual->dims() != t.dst.dims())) {
+    return KernelContext::error("ResidualData must be like Output {}, found {}", describe(t.dst),
+                                describe(*residual));
+  }
   llvm::SmallVector<int64_t, 20> key(t.src.dims().begin(), t.src.dims().end());
   key.append(t.weights.dims().begin(), t.weights.dims().end());
   key.append(t.dst.dims().begin(), t.dst.dims().end());
   key.append({static_cast<int64_t>(t.src.dtype()), static_cast<int64_t>(t.weights.dtype()),
               static_cast<int64_t>(t.dst.dtype()), bias != nullptr ? 1 : 0,
-              layouts.weights_grad != nullptr ? 1 : 0});
+              layouts.weights_grad != nullptr ? 1 : 0, residual != nullptr ? 1 : 0});
   MILLRACE_ASSIGN_OR_RETURN(const Prepared* const prepared, cache_.get(key, [&] {
-    return prepare(device, t, layouts, bias != nullptr);
+    return prepare(device, t, layouts, bias != nullptr, residual != nullptr);
   }));
-  return prepared->primitive ? run_primitive(device, *prepared->primitive, t, layouts, bias)
-                             : run_plain(device, prepared->spec, t, bias);
+  return prepared->primitive
+             ? run_primitive(device, *prepared->primitive, t, layouts, bias, residual)
+             : run_plain(device, prepared->spec, t, bias, residual);
 }
 
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last) {

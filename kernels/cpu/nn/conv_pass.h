@@ -20,6 +20,9 @@ struct ConvAttrs {
   bool transposed = false;
 };
 
+/// Reads attributes groups, data_format and those of the window.
+ConvAttrs read_conv_attrs(const KernelSetup& op);
+
 /// What a convolution works on. The one that is computed is written, the others are only read,
 /// though they may get another layout.
 struct ConvTensors {
@@ -42,13 +45,21 @@ class ConvPass {
     bool pack_weights = false;  ///< row-major weights are replaced by those of the library
     LayoutPtr weights_grad;     ///< of the result of kBackwardWeights; null: row-major
   };
+  /// What the forward pass does besides.
+  struct Fusion {
+    dnn::Rectifier rectifier = dnn::Rectifier::kNone;
+    float alpha = 0.0F;
+  };
   ConvPass(Kind kind, ConvAttrs attrs) : kind_(kind), attrs_(std::move(attrs)) {}
+  ConvPass(Kind kind, ConvAttrs attrs, const Fusion& fusion)
+      : kind_(kind), attrs_(std::move(attrs)), fusion_(fusion) {}
 
   /// Computes what kind names from the other two, which may be in any layout. bias: one value for
-  /// each channel of dst, in the forward pass only, or null. Errors: shapes or element types that
-  /// do not belong together.
+  /// each channel of dst, in the forward pass only, or null. residual: another summand of dst
+  /// before the rectifier, which may stand in the memory of dst, or null. Errors: shapes or element
+  /// types that do not belong together.
   Status run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
-             const Tensor* bias = nullptr);
+             const Tensor* bias = nullptr, Tensor* residual = nullptr);
 
  private:
   struct Prepared {
@@ -57,16 +68,17 @@ class ConvPass {
     std::optional<FewPlaces> few_places;      ///< instead, for tensors in the layout it wants
   };
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
-                             bool bias) const;
+                             bool bias, bool residual) const;
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
   Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const ConvTensors& t,
-                       const Layouts& layouts, const Tensor* bias) const;
+                       const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
-                   const Tensor* bias) const;
+                   const Tensor* bias, Tensor* residual) const;
 
   Kind kind_;
   ConvAttrs attrs_;
+  Fusion fusion_;
   dnn::ShapeCache<Prepared> cache_;
 };
 

@@ -13,6 +13,7 @@ void add_conv_shift(KernelRegistry& registry);
 void add_conv_transpose(KernelRegistry& registry);
 void add_data_norm(KernelRegistry& registry);
 void add_deformable_conv(KernelRegistry& registry);
+void add_fused_conv(KernelRegistry& registry);
 void add_fsp(KernelRegistry& registry);
 void add_group_norm(KernelRegistry& registry);
 void add_im2sequence(KernelRegistry& registry);

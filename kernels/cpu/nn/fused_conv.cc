@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/conv_pass.h"
+#include "kernels/cpu/nn/nn.h"
+
+// fused_conv2d: a convolution for inference with bias, batch_norm, another summand and a rectifier.
+// The normalisation goes into a copy of the filter and into the bias.
+namespace millrace::kernels {
+namespace {
+
+// Row-major elements of a filter that nobody has touched since this kernel made its copy of them:
+// whoever else wants the tensor loses the mark.
+class Seen final : public Layout {
+ public:
+  explicit Seen(int64_t bytes) : bytes_(bytes) {}
+  [[nodiscard]] int64_t bytes() const override { return bytes_; }
+  [[nodiscard]] bool same_as(const Layout& other) const override { return this == &other; }
+  Status to_plain(const std::byte* from, std::byte* to) const override {
+    std::memcpy(to, from, static_cast<size_t>(bytes_));
+    return Ok();
+  }
+  [[nodiscard]] std::string name() const override { return "row-major, seen by fused_conv2d"; }
+  [[nodiscard]] bool is_private() const override { return true; }
+
+ private:
+  int64_t bytes_;
+};
+
+dnn::Rectifier rectifier_of(const std::string& name) {
+  if (name == "relu") return dnn::Rectifier::kRelu;
+  if (name == "relu6") return dnn::Rectifier::kRelu6;
+  return name == "leaky_relu" ? dnn::Rectifier::kLeakyRelu : dnn::Rectifier::kNone;
+}
+
+class FusedConv {
+ public:
+  explicit FusedConv(const KernelSetup& op)
+      : input_(op.input("Input")),
+        filter_(op.input("Filter")),
+        bias_(op.input("Bias")),
+        scale_(op.input("Scale")),
+        shift_(op.input("Shift")),
+        mean_(op.input("Mean")),
+        variance_(op.input("Variance")),
+        residual_(op.input("ResidualData")),
+        output_(op.output("Output")),
+        epsilon_(op.attr<float>("epsilon")),
+        layouts_{!channels_last(op, "data_format"), op.is_persistable(filter_), nullptr},
+        pass_(ConvPass::Kind::kForward, read_conv_attrs(op),
+              {rectifier_of(op.attr<std::string>("activation")), op.attr<float>("alpha")}) {
+    for (const ArgIndex arg : {input_, filter_, residual_}) op.accept_layout(arg);
+  }
+
+  Status run(const KernelContext& ctx) {
+    Tensor& out = ctx.out(output_);
+    if (out.numel() == 0) return Ok();
+    Tensor* const residual =
+        ctx.find_in(residual_) == nullptr ? nullptr : &ctx.stored_in(residual_);
+    Tensor& filter = ctx.stored_in(filter_);
+    Tensor& input = ctx.stored_in(input_);
+    if (!mean_) {
+      // marked by a kernel that shares the filter
+      if (filter.layout() != nullptr && filter.layout()->is_private())
+        MILLRACE_RETURN_IF_ERROR(bring_to(ctx.device(), filter, nullptr));
+      return pass_.run(ctx.device(), {input, filter, out}, layouts_, ctx.find_in(bias_), residual);
+    }
+    if (filter.dtype() != DType::kFloat32) {
+      return {StatusCode::kUnimplemented,
+              "fused_conv2d with a normalisation is for f32, found " + describe(filter)};
+    }
+    MILLRACE_RETURN_IF_ERROR(fold(ctx, filter));
+    ConvPass::Layouts own = layouts_;
+    own.pack_weights = true;
+    return pass_.run(ctx.device(), {input, folded_, out}, own, &folded_bias_, residual);
+  }
+
+ private:
+  // The bias follows its vectors at every run; the filter is multiplied anew if the factors or it
+  // have changed.
+  Status fold(const KernelContext& ctx, Tensor& filter) {
+    if (filter.rank() == 0) return ctx.error("Filter must have dims, found {}", describe(filter));
+    const int64_t n = filter.dim(0);
+    const auto vector = [&](ArgIndex arg, const char* slot) {
+      return channel_values<float>(ctx.find_in(arg), slot, n);
+    };
+    MILLRACE_ASSIGN_OR_RETURN(const float* const bias, vector(bias_, "Bias"));
+    MILLRACE_ASSIGN_OR_RETURN(const float* const scale, vector(scale_, "Scale"));
+    MILLRACE_ASSIGN_OR_RETURN(const float* const shift, vector(shift_, "Shift"));
+    MILLRACE_ASSIGN_OR_RETURN(const float* const mean, needed_values<float>(ctx, mean_, "Mean", n));
+    MILLRACE_ASSIGN_OR_RETURN(const float* const variance,
+                              needed_values<float>(ctx, variance_, "Variance", n));
+    MILLRACE_RETURN_IF_ERROR(folded_bias_.resize(DType::kFloat32, {n}));
+    bool same =
+        seen_ != nullptr && filter.layout() == seen_ && factors_.size() == static_cast<size_t>(n);
+    factors_.resize(static_cast<size_t>(n));
+    for (int64_t c = 0; c < n; ++c) {
+      const float factor = (scale == nullptr ? 1.0F : scale[c]) / std::sqrt(variance[c] + epsilon_);
+      float& known = factors_[static_cast<size_t>(c)];
+      same = same && known == factor;
+      known = factor;
+      folded_bias_.data<float>()[c] = ((bias == nullptr ? 0.0F : bias[c]) - mean[c]) * factor +
+                                      (shift == nullptr ? 0.0F : shift[c]);
+    }
+    return same ? Ok() : multiply(ctx.device(), filter);
+  }
+
+  Status multiply(CpuDevice& device, Tensor& filter) {
+    MILLRACE_RETURN_IF_ERROR(bring_to(device, filter, nullptr));
+    MILLRACE_RETURN_IF_ERROR(copy_plain(filter, folded_));
+    const int64_t row = folded_.numel() / std::max<int64_t>(folded_.dim(0), 1);
+    float* at = folded_.data<float>();
+    for (const float factor : factors_) {
+      for (int64_t i = 0; i < row; ++i) at[i] *= factor;
+      at += row;
+    }
+    // The mark: the elements stay as they are.
+    seen_ = std::make_shared<const Seen>(filter.bytes());
+    const std::byte* const place = filter.raw();
+    const Dims dims(filter.dims().begin(), filter.dims().end());
+    MILLRACE_RETURN_IF_ERROR(filter.resize(DType::kFloat32, dims, seen_));
+    // other memory only if somebody shares the old one and so keeps it
+    if (filter.raw() != place)
+      std::memcpy(filter.raw(), place, static_cast<size_t>(filter.bytes()));
+    return Ok();
+  }
+
+  ArgIndex input_, filter_, bias_, scale_, shift_, mean_, variance_, residual_, output_;
+  float epsilon_;
+  ConvPass::Layouts layouts_;
+  ConvPass pass_;
+  LayoutPtr seen_;              ///< mark of the filter that folded_ was made from
+  std::vector<float> factors_;  ///< with these
+  Tensor folded_;
+  Tensor folded_bias_;
+};
+
+StatusOr<Kernel> fused_conv(const KernelSetup& op) {
+  const auto state = std::make_shared<FusedConv>(op);
+  return Kernel([state](const KernelContext& ctx) { return state->run(ctx); });
+}
+
+}  // namespace
+
+void add_fused_conv(KernelRegistry& registry) {
+  registry.add("fused_conv2d", fused_conv);
+}
+
+}  // namespace millrace::kernels
