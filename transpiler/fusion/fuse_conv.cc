@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <llvm/ADT/SmallVector.h>
+
 #include "ops/read_attr.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
@@ -45,8 +47,11 @@ class FuseConv final : public Pass {
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
     bool changed = false;
-    for (Op* const op : program.root().op_vector()) {
-      if (!is_convolution(*op)) continue;
+    llvm::SmallVector<Op*, 0> convolutions;  // none of which is part of another's chain
+    for (Op& op : program.root().ops()) {
+      if (is_convolution(op)) convolutions.push_back(&op);
+    }
+    for (Op* const op : convolutions) {
       Chain chain{{op}, single_input(*op, "Bias"), nullptr, {}, nullptr};
       follow(chain, inner, context);
       fuse(chain, inner, context);

@@ -1,5 +1,6 @@
 #include <optional>
 
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringSwitch.h>
 
 #include "ops/read_attr.h"
@@ -96,7 +97,11 @@ class FuseFc final : public Pass {
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
     bool changed = false;
-    for (Op* const op : program.root().op_vector()) {
+    llvm::SmallVector<Op*, 0> products;  // sums and activations go on the way
+    for (Op& op : program.root().ops()) {
+      if (product_of(op, context)) products.push_back(&op);
+    }
+    for (Op* const op : products) {
       const std::optional<Product> product = product_of(*op, context);
       Op* const add = product ? inner.only_reader(product->out) : nullptr;
       if (add == nullptr) continue;
