@@ -3,9 +3,11 @@
 #include "tools/transpile/fields.h"
 #include "tools/transpile/minimize.h"
 #include "tools/transpile/run_passes.h"
+#include "tools/transpile/tune_allocator.h"
 
 int main(int argc, char** argv) {
   using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  tune_allocator();
   Tool tool(
       {.name = "transpile-program",
        .purpose = "rewrite a program: for a cluster, or by passes",
