@@ -31,6 +31,7 @@ THIRD_PARTY = {
     "Google Benchmark": (r"^benchmark/", "bench", ""),
     "Eigen": (r"^(unsupported/)?Eigen/", "kernels", "kernels"),
     "oneDNN": (r"^(oneapi/)?dnnl", "kernels", "kernels"),
+    "mimalloc": (r"^mimalloc\.h$", "tools", ""),
     "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
     "zstd": (r"^zstd", "io ps", ""),
     "libzip": (r"^zip\.h$", "io", ""),
