@@ -45,6 +45,15 @@ StatusOr<Array> to_array(const std::string& name, const Value& value) {
   return array;
 }
 
+StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(auto runtime,
+                            executor::runtime_with(options.custom_ops, options.allow_dir));
+  return executor::Executor(std::move(runtime), {.threads = options.threads,
+                                                 .seed = options.seed,
+                                                 .optimize = options.optimize,
+                                                 .bf16_products = options.bf16_products});
+}
+
 }  // namespace
 
 struct Session::Parts {
@@ -54,13 +63,7 @@ struct Session::Parts {
   NamedValues feeds;           ///< kept, so that a run with the same shapes allocates nothing
   std::vector<Value> results;  ///< likewise
 
-  Status prepare(const SessionOptions& options) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
-                              executor::runtime_with(options.custom_ops, options.allow_dir));
-    const executor::Executor runner(runtime, {.threads = options.threads,
-                                              .seed = options.seed,
-                                              .optimize = options.optimize,
-                                              .bf16_products = options.bf16_products});
+  Status prepare(const executor::Executor& runner) {
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
     return Ok();
   }
@@ -81,7 +84,8 @@ StatusOr<Session> Session::open_model(const std::string& folder, const SessionOp
     MILLRACE_RETURN_IF_ERROR(
         io::load_parameters(params, *parts->program, *parts->scope, {.threads = options.threads}));
   }
-  if (Status status = parts->prepare(options); !status.ok()) return std::move(status).in_file(file);
+  MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
+  if (Status status = parts->prepare(runner); !status.ok()) return std::move(status).in_file(file);
   return Session(std::move(parts));
 }
 
@@ -89,19 +93,14 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
                                 const SessionOptions& options) {
   auto parts = std::make_unique<Parts>();
   parts->program = program.clone();
+  MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
   if (startup != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(const auto runtime,
-                              executor::runtime_with(options.custom_ops, options.allow_dir));
-    const executor::Executor runner(runtime, {.threads = options.threads,
-                                              .seed = options.seed,
-                                              .optimize = options.optimize,
-                                              .bf16_products = options.bf16_products});
     MILLRACE_ASSIGN_OR_RETURN(const auto prepared, runner.prepare(*startup, *parts->scope));
     std::vector<Value> none;
     if (Status status = prepared->run({}, {}, none); !status.ok())
       return std::move(status).with_note("in the startup program");
   }
-  MILLRACE_RETURN_IF_ERROR(parts->prepare(options));
+  MILLRACE_RETURN_IF_ERROR(parts->prepare(runner));
   return Session(std::move(parts));
 }
 

@@ -156,7 +156,8 @@ Status check_options(const ParallelOptions& options, const Program& program) {
 std::vector<std::string> option_remarks(const ParallelOptions& options) {
   const BuildStrategy& build = options.build_strategy;
   std::vector<std::string> remarks;
-  const std::pair<bool, const char*> fusions[] = {
+  const std::pair<bool, const char*> without_effect[] = {
+      {build.fuse_all_optimizer_ops, "fuse_all_optimizer_ops"},
       {build.fuse_elewise_add_act_ops, "fuse_elewise_add_act_ops"},
       {build.fuse_bn_act_ops, "fuse_bn_act_ops"},
       {build.fuse_relu_depthwise_conv, "fuse_relu_depthwise_conv"},
@@ -165,9 +166,11 @@ std::vector<std::string> option_remarks(const ParallelOptions& options) {
       {build.fused_feedforward, "fused_feedforward"},
       {build.fuse_adamw, "fuse_adamw"},
       {build.enable_auto_fusion, "enable_auto_fusion"},
+      {!build.mkldnn_enabled_op_types.empty(), "mkldnn_enabled_op_types"},
+      {build.is_distribution, "is_distribution"},
   };
-  for (const auto& [is_set, name] : fusions) {
-    if (is_set) remarks.push_back(fmt::format("{}: nothing is fused on CPU devices", name));
+  for (const auto& [is_set, name] : without_effect) {
+    if (is_set) remarks.push_back(fmt::format("{}: changes nothing on CPU devices", name));
   }
   if (build.reduce_strategy == ReduceStrategy::kReduce && options.devices == 1)
     remarks.emplace_back("reduce_strategy: all_reduce, because there is one device");

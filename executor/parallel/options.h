@@ -60,7 +60,7 @@ struct BuildStrategy {
   bool fuse_all_optimizer_ops = false;
   bool fuse_elewise_add_act_ops = false;
   bool fuse_bn_act_ops = false;
-  bool fuse_bn_add_act_ops = true;
+  bool fuse_bn_add_act_ops = true;  ///< no effect on CPU devices; being on by default, no remark
   bool fuse_relu_depthwise_conv = false;
   bool fuse_gemm_epilogue = false;
   bool fused_attention = false;
