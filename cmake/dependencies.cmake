@@ -8,6 +8,7 @@ find_package(CLI11 2.1 REQUIRED)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(dnnl CONFIG REQUIRED) # target DNNL::dnnl
+find_package(gRPC 1.51 CONFIG REQUIRED) # parameter servers
 # The OpenMP runtime that oneDNN runs on, to tell it how many threads it may use, and to run on them; no code is compiled with -fopenmp.
 find_library(GOMP_LIBRARY NAMES libgomp.so.1 gomp REQUIRED)
 add_library(gomp_runtime INTERFACE)
@@ -50,6 +51,11 @@ endfunction()
 millrace_find_plain(zip zip.h zip REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
+# Optional parts: collectives between processes, tables larger than memory, metrics. Code that needs one asks if(TARGET gloo).
+millrace_find_plain(gloo gloo/config.h gloo "")
+millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
+find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
+find_package(prometheus-cpp CONFIG QUIET)  # target prometheus-cpp::pull
 
 # The core never links to CUDA; kernels/gpu enables the language when a compiler is there.
 if(NOT MILLRACE_CUDA STREQUAL "OFF")

@@ -9,7 +9,9 @@ packages=(
   llvm-16-dev libncurses-dev libzstd-dev zlib1g-dev libxml2-dev libcurl4-openssl-dev
   libeigen3-dev libdnnl-dev ocl-icd-opencl-dev opencl-headers libzip-dev
   libfmt-dev libcli11-dev nlohmann-json3-dev libxxhash-dev libmimalloc-dev
-  libgtest-dev libgmock-dev llvm-16-tools
+  libgrpc++-dev protobuf-compiler-grpc libssl-dev prometheus-cpp-dev
+  libgloo-dev libopenmpi-dev openmpi-bin librocksdb-dev
+  libgtest-dev libgmock-dev llvm-16-tools etcd-server iproute2
 )
 case ${1:-} in
   "") ;;
