@@ -267,7 +267,9 @@ void Block::unlink_uses(Op& op) {
 
 void Block::index_uses() {
   is_indexed_ = true;
-  use_index_.reserve(static_cast<unsigned>(std::min(program_->names().size(), 2 * op_count_)));
+  const size_t names = std::min(program_->names().size(), 2 * op_count_);
+  use_index_.reserve(static_cast<unsigned>(names));
+  uses_.reserve(names);
   for (Op& op : ops_) link_uses(op);
 }
 

@@ -196,6 +196,25 @@ void put_block(std::string& out, const Block& block, const ExportOptions& option
   end_message(out, message);
 }
 
+// About the bytes that a program takes; what it is short of costs a copy.
+size_t estimated_size(const Program& program) {
+  constexpr size_t kVar = 48;
+  constexpr size_t kOp = 64;
+  constexpr size_t kSlot = 24;
+  constexpr size_t kAttr = 40;
+  size_t total = 256;
+  for (const Block& block : program.blocks()) {
+    for (const Var& var : block.vars())
+      total += var.wire().empty() ? kVar + var.name().size() : var.wire().size() + 8;
+    for (const Op& op : block.ops()) {
+      total += op.wire().empty() ? kOp + kSlot * (op.inputs().size() + op.outputs().size()) +
+                                       kAttr * op.attrs().size()
+                                 : op.wire().size() + 8;
+    }
+  }
+  return total;
+}
+
 std::string encode_op_versions(llvm::ArrayRef<OpVersion> versions) {
   std::string out;
   for (const OpVersion& entry : versions) {
@@ -227,6 +246,7 @@ std::string export_program(const Program& program, const ExportOptions& options)
   namespace field = wire::program_field;
   if (!options.canonical && program.pristine_bytes() != nullptr) return *program.pristine_bytes();
   std::string out;
+  out.reserve(estimated_size(program));
   for (const Block& block : program.blocks()) put_block(out, block, options);
   if (program.has_version()) {
     std::string version;

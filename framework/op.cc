@@ -200,10 +200,15 @@ bool Op::replace_output(llvm::StringRef from, llvm::StringRef to) {
 
 // The list of attributes for an edit: this op's alone from now on.
 std::vector<Attr>& Op::own_attrs() {
+  // Room for what is usually added, so that vectors need not grow by doubling.
   if (attrs_ == nullptr) {
     attrs_ = std::make_shared<std::vector<Attr>>();
+    attrs_->reserve(6);
   } else if (attrs_.use_count() > 1) {
-    attrs_ = std::make_shared<std::vector<Attr>>(*attrs_);
+    auto own = std::make_shared<std::vector<Attr>>();
+    own->reserve(attrs_->size() + 2);
+    own->assign(attrs_->begin(), attrs_->end());
+    attrs_ = std::move(own);
   }
   return *attrs_;
 }

@@ -74,7 +74,7 @@ StatusOr<std::string> read_all(int fd, int64_t size_hint, int64_t max_bytes) {
     if (got < 0) return IoError("cannot read: {}", error_text(errno));
     used += static_cast<size_t>(got);
     if (got == 0) break;
-    room = std::max(kChunk, room - got);
+    room = room > got ? room - got : kChunk;
   }
   out.resize(used);
   if (static_cast<int64_t>(used) > max_bytes) return too_large(max_bytes);

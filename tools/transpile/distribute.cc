@@ -160,7 +160,10 @@ class Roles {
   // that the copies of a large program do not all lie in memory.
   Status plan() {
     const size_t at_once = std::min(trainers_.size(), static_cast<size_t>(threads_));
-    return parallel_for(at_once, threads_, [&](size_t i) { return plan_trainer(i); });
+    MILLRACE_RETURN_IF_ERROR(
+        parallel_for(at_once, threads_, [&](size_t i) { return plan_trainer(i); }));
+    if (at_once == trainers_.size()) in_ = {};  // nobody needs the inputs any more
+    return Ok();
   }
 
   [[nodiscard]] const tp::Transpilation& first() const { return *jobs_[0]; }
@@ -283,12 +286,13 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const auto build = [&](size_t i) -> Status {
     if (i < count) return roles.build(i, files[i]);
     if (i == count) {
-      files[i] = {{"", "slices.json", tp::slices_json(first.properties(), first.overview())}};
+      files[i].push_back(
+          {"", "slices.json", tp::slices_json(first.properties(), first.overview())});
       return Ok();
     }
     MILLRACE_ASSIGN_OR_RETURN(costs, costs_of(first));
-    files[i] = {
-        {"", "report.html", tp::report_html(first.properties(), first.overview(), costs.get())}};
+    files[i].push_back(
+        {"", "report.html", tp::report_html(first.properties(), first.overview(), costs.get())});
     return Ok();
   };
   MILLRACE_RETURN_IF_ERROR(parallel_for(files.size(), threads, build));

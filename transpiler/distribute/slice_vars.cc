@@ -35,6 +35,7 @@ Status slice_pair(Block& block, DistributionJob& job, ParamGrad& pair, bool trai
   }
   const bool cut = param_slices.size() > 1;
   const int64_t trainer = job.arguments.trainer_id;
+  pair.slices.reserve(param_slices.size());
   for (size_t i = 0; i < param_slices.size(); ++i) {
     const auto number = static_cast<int64_t>(i);
     PlacedSlice placed;
