@@ -37,10 +37,11 @@ std::string PreparedProgram::plan_text() const {
 Status PreparedProgram::compile() {
   if (original_ != nullptr) {
     program_ = original_->clone();
-    MILLRACE_ASSIGN_OR_RETURN(
-        const bool changed,
-        optimize(*program_, *runtime_->ops, kept_,
-                 {.fuse = options_.optimize, .bf16_products = options_.bf16_products}));
+    MILLRACE_ASSIGN_OR_RETURN(const bool changed,
+                              optimize(*program_, *runtime_->ops, kept_,
+                                       {.fuse = options_.optimize,
+                                        .bf16_products = options_.bf16_products,
+                                        .release_folded = options_.release_folded}));
     if (!changed) original_.reset();
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.

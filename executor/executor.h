@@ -24,6 +24,10 @@ struct ExecutorOptions {
   /// Factors of float matrix products are rounded to bfloat16, where the processor has products of
   /// those; everything else, parameters included, stays float.
   bool bf16_products = false;
+  /// A program for inference gives up the memory of parameters of which its first run makes other
+  /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
+  /// another program, is an error that says so.
+  bool release_folded = false;
 };
 
 /// Values by var name.

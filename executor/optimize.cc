@@ -44,7 +44,11 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
                                            const OptimizeOptions& options) {
   transpiler::Pipeline pipeline;
   const auto add = [&](llvm::ArrayRef<const char*> passes) {
-    for (const char* const pass : passes) pipeline.steps.push_back({pass, {{"keep", keep}}});
+    for (const char* const pass : passes) {
+      pipeline.steps.push_back({pass, {{"keep", keep}}});
+      if (options.release_folded && llvm::StringRef(pass) == "fuse-conv")
+        pipeline.steps.back().options.push_back({"release", "true"});
+    }
   };
   if (options.fuse)
     add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));

@@ -14,6 +14,8 @@ namespace millrace::executor {
 struct OptimizeOptions {
   bool fuse = true;            ///< those that leave results as they are but for rounding
   bool bf16_products = false;  ///< and factors of matrix products rounded to bfloat16
+  /// Inference: parameters that are folded into others lose their elements in the first run.
+  bool release_folded = false;
 };
 
 /// The passes that make a program faster before it runs, in order: one list for inference, where no

@@ -102,6 +102,7 @@ OpDef fused() {
       .attr("activation", "", "what comes last; empty: nothing")
       .one_of({"", "relu", "relu6", "leaky_relu"})
       .attr("alpha", 0.0F, "slope of leaky_relu, threshold of relu6")
+      .attr("release_filter", false, "Filter loses its elements once they are folded")
       .infer(infer)
       .flops(flops)
       .inplace("ResidualData", "Output");

@@ -126,6 +126,83 @@ TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
   }
 }
 
+// y = batch_norm(conv2d(x, w)) with given statistics
+std::unique_ptr<Program> normalised() {
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"x", "c", "y"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 1, 1, 2}));
+  for (const auto& [name, dims] : {std::pair{"w", Dims{1, 1, 1, 1}},
+                                   {"s", Dims{1}},
+                                   {"h", Dims{1}},
+                                   {"m", Dims{1}},
+                                   {"v", Dims{1}}}) {
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, dims);
+    spec.persistable = true;
+    block.declare(name, spec);
+  }
+  block.append_op("conv2d")
+      .set_input("Input", "x")
+      .set_input("Filter", "w")
+      .set_output("Output", "c");
+  Op& norm = block.append_op("batch_norm");
+  norm.set_input("X", "c").set_input("Scale", "s").set_input("Bias", "h").set_input("Mean", "m");
+  norm.set_input("Variance", "v").set_output("Y", "y").set_output("MeanOut", "m");
+  norm.set_output("VarianceOut", "v").set_bool("is_test", true).set_float("epsilon", 0);
+  return program;
+}
+
+TEST(ReleaseFolded, GivesUpFiltersOnlyIfAsked) {
+  const auto program = normalised();
+  for (const bool release : {false, true}) {
+    Scope scope;
+    scope.local("w") = tensor_value({1, 1, 1, 1}, {2});
+    for (const auto& [name, value] : {std::pair{"s", 3.0F}, {"h", 1.0F}, {"m", 4.0F}, {"v", 4.0F}})
+      scope.local(name) = tensor_value({1}, {value});
+    NamedValues feeds;
+    feeds["x"] = tensor_value({1, 1, 1, 2}, {2, 3});
+    auto prepared =
+        Executor(standard_runtime(), {.release_folded = release}).prepare(*program, scope);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    std::vector<Value> results;
+    for (int run = 0; run < 2; ++run) {
+      const Status status = prepared.value()->run(feeds, {"y"}, results);
+      ASSERT_TRUE(status.ok()) << status.to_string();
+      EXPECT_THAT(floats(results[0]), ElementsAre(1, 4));
+    }
+    const Status filter = prepared.value()->run(feeds, {"w"}, results);
+    if (!release) {
+      ASSERT_TRUE(filter.ok()) << filter.to_string();
+      EXPECT_THAT(floats(results[0]), ElementsAre(2));
+      continue;
+    }
+    EXPECT_EQ(filter.code(), StatusCode::kExecution);
+    EXPECT_THAT(filter.to_string(), testing::HasSubstr("given up"));
+    // other statistics would need the filter
+    scope.local("v") = tensor_value({1}, {1});
+    const Status changed = prepared.value()->run(feeds, {"y"}, results);
+    EXPECT_EQ(changed.code(), StatusCode::kExecution) << changed.to_string();
+  }
+}
+
+TEST(ReleaseFolded, LeavesMemoryAloneThatSomebodyShares) {
+  const auto program = normalised();
+  Scope scope;
+  Value filter = tensor_value({1, 1, 1, 1}, {2});
+  const Tensor view = filter.get_if<Tensor>()->share();
+  scope.local("w") = std::move(filter);
+  for (const auto& [name, value] : {std::pair{"s", 3.0F}, {"h", 1.0F}, {"m", 4.0F}, {"v", 4.0F}})
+    scope.local(name) = tensor_value({1}, {value});
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 1, 1, 2}, {2, 3});
+  auto prepared = Executor(standard_runtime(), {.release_folded = true}).prepare(*program, scope);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared.value()->run(feeds, {"y"}, results).ok());
+  EXPECT_THAT(floats(results[0]), ElementsAre(1, 4));
+  EXPECT_EQ(view.data<float>()[0], 2);
+}
+
 // Two layers, with an attention over two heads between them, and the mean of the result.
 constexpr const char* kNet = R"(# millrace program 1
 

@@ -110,6 +110,24 @@ StatusOr<NamedValues> read_feeds(const RunOptions& options) {
   return values;
 }
 
+namespace {
+
+// True if the command neither saves nor shows parameters after the run.
+bool may_release_folded(const RunOptions& options, const Program& program) {
+  const auto shows_parameter = [&](llvm::StringRef list) {
+    llvm::SmallVector<llvm::StringRef, 4> names;
+    list.split(names, ',');
+    return llvm::any_of(names, [&](llvm::StringRef name) {
+      const Var* const var = program.root().find_var(name);
+      return var != nullptr && var->persistable();
+    });
+  };
+  return options.save_params.empty() && options.save_persistables.empty() &&
+         options.allow_dir.empty() && llvm::none_of(options.fetches, shows_parameter);
+}
+
+}  // namespace
+
 StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
                                const std::shared_ptr<const executor::Runtime>& runtime) {
   Session session;
@@ -119,11 +137,13 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
     return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
-  const executor::Executor executor(runtime, {.threads = tool.common().threads,
-                                              .seed = tool.common().seed,
-                                              // a NaN is traced to the op that the user wrote
-                                              .optimize = options.optimize && !options.check_nan,
-                                              .bf16_products = options.precision == "bf16"});
+  const executor::Executor executor(
+      runtime, {.threads = tool.common().threads,
+                .seed = tool.common().seed,
+                // a NaN is traced to the op that the user wrote
+                .optimize = options.optimize && !options.check_nan,
+                .bf16_products = options.precision == "bf16",
+                .release_folded = may_release_folded(options, *session.program)});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   session.load_ms = ms_since(start);

@@ -40,7 +40,8 @@ bool is_constant(const Block& block, llvm::StringRef name) {
 
 class FuseConv final : public Pass {
  public:
-  explicit FuseConv(const PassOptions& options) : keep_(options.strings("keep")) {}
+  explicit FuseConv(const PassOptions& options)
+      : keep_(options.strings("keep")), release_(options.flag("release")) {}
 
   llvm::StringRef name() const override { return "fuse-conv"; }
 
@@ -165,7 +166,7 @@ class FuseConv final : public Pass {
   }
 
   // The last op of the chain becomes the fused one, so that it stands where the result is written.
-  static void fuse(const Chain& chain, const InnerVars& inner, const PassContext& context) {
+  void fuse(const Chain& chain, const InnerVars& inner, const PassContext& context) const {
     Op& conv = *chain.ops.front();
     Op& last = chain.last();
     const std::string out = (chain.ops.size() == 1         ? single_output(last, "Output")
@@ -179,6 +180,7 @@ class FuseConv final : public Pass {
       if (const AttrValue* const value = conv.find_attr(attr)) attrs.emplace_back(attr, *value);
     }
     const std::vector<std::pair<std::string, std::string>> norm = norm_inputs(chain);
+    const bool release = release_ && chain.norm != nullptr && is_read_once(inner, filter);
     const float epsilon = attr_of(chain.norm, context, "epsilon", 1e-5F);
     const std::string activation =
         chain.activation == nullptr ? "" : chain.activation->type().str();
@@ -199,8 +201,17 @@ class FuseConv final : public Pass {
     last.set_output("Output", out);
     for (auto& [name, value] : attrs) last.set_attr(name, std::move(value));
     if (chain.norm != nullptr) last.set_float("epsilon", epsilon);
+    if (release) last.set_bool("release_filter", true);
     if (!activation.empty()) last.set_string("activation", activation).set_float("alpha", alpha);
     for (size_t i = 0; i + 1 < chain.ops.size(); ++i) inner.erase(*chain.ops[i]);
+  }
+
+  // True if one op of the program reads the var, none writes it, and nobody wants it afterwards.
+  [[nodiscard]] bool is_read_once(const InnerVars& inner, const std::string& name) const {
+    size_t users = 0;
+    for (const Block& block : inner.block().program().blocks())
+      users += block.readers_of(name).size() + 2 * block.writers_of(name).size();
+    return users == 1 && llvm::find(keep_, name) == keep_.end();
   }
 
   static std::vector<std::pair<std::string, std::string>> norm_inputs(const Chain& chain) {
@@ -217,6 +228,7 @@ class FuseConv final : public Pass {
   }
 
   std::vector<std::string> keep_;
+  bool release_;
 };
 
 }  // namespace
@@ -226,6 +238,7 @@ void register_fuse_conv(PassRegistry& passes) {
                       "make one op of a convolution and the bias, batch_norm with given "
                       "statistics, sum with another image, and rectifier that follow it")
                  .strings("keep", "vars whose value is wanted after a run")
+                 .flag("release", false, "folded filters lose their elements in the first run")
                  .makes<FuseConv>());
 }
 

@@ -31,6 +31,20 @@ class Seen final : public Layout {
   int64_t bytes_;
 };
 
+// No elements: a filter that was folded into a convolution and that nobody else wanted.
+class Released final : public Layout {
+ public:
+  [[nodiscard]] int64_t bytes() const override { return 0; }
+  [[nodiscard]] bool same_as(const Layout& other) const override { return this == &other; }
+  Status to_plain(const std::byte* /*from*/, std::byte* /*to*/) const override {
+    return Status(StatusCode::kExecution,
+                  "the elements of this filter were given up when it was folded into a convolution")
+        .with_hint("ask for the parameters before the program is prepared, or keep them");
+  }
+  [[nodiscard]] std::string name() const override { return "given up to fused_conv2d"; }
+  [[nodiscard]] bool is_private() const override { return true; }
+};
+
 dnn::Rectifier rectifier_of(const std::string& name) {
   if (name == "relu") return dnn::Rectifier::kRelu;
   if (name == "relu6") return dnn::Rectifier::kRelu6;
@@ -50,6 +64,7 @@ class FusedConv {
         residual_(op.input("ResidualData")),
         output_(op.output("Output")),
         epsilon_(op.attr<float>("epsilon")),
+        release_(op.attr<bool>("release_filter")),
         layouts_{!channels_last(op, "data_format"), op.is_persistable(filter_), nullptr},
         pass_(ConvPass::Kind::kForward, read_conv_attrs(op),
               {rectifier_of(op.attr<std::string>("activation")), op.attr<float>("alpha")}) {
@@ -111,14 +126,31 @@ class FusedConv {
 
   Status multiply(CpuDevice& device, Tensor& filter) {
     MILLRACE_RETURN_IF_ERROR(bring_to(device, filter, nullptr));
-    MILLRACE_RETURN_IF_ERROR(copy_plain(filter, folded_));
+    MILLRACE_RETURN_IF_ERROR(release_ ? take(filter) : copy_plain(filter, folded_));
     const int64_t row = folded_.numel() / std::max<int64_t>(folded_.dim(0), 1);
     float* at = folded_.data<float>();
     for (const float factor : factors_) {
       for (int64_t i = 0; i < row; ++i) at[i] *= factor;
       at += row;
     }
-    // The mark: the elements stay as they are.
+    return release_ ? Ok() : mark(filter);
+  }
+
+  // The filter's memory becomes that of folded_; a filter without elements stays.
+  Status take(Tensor& filter) {
+    const Dims dims(filter.dims().begin(), filter.dims().end());
+    const std::byte* const place = filter.raw();
+    // other memory only if somebody shares the old one and so keeps it
+    MILLRACE_RETURN_IF_ERROR(filter.resize(DType::kFloat32, dims));
+    if (filter.raw() != place)
+      std::memcpy(filter.raw(), place, static_cast<size_t>(filter.bytes()));
+    folded_ = std::move(filter);
+    seen_ = std::make_shared<const Released>();
+    return filter.resize(DType::kFloat32, dims, seen_);
+  }
+
+  // The elements stay as they are.
+  Status mark(Tensor& filter) {
     seen_ = std::make_shared<const Seen>(filter.bytes());
     const std::byte* const place = filter.raw();
     const Dims dims(filter.dims().begin(), filter.dims().end());
@@ -131,6 +163,7 @@ class FusedConv {
 
   ArgIndex input_, filter_, bias_, scale_, shift_, mean_, variance_, residual_, output_;
   float epsilon_;
+  bool release_;
   ConvPass::Layouts layouts_;
   ConvPass pass_;
   LayoutPtr seen_;              ///< mark of the filter that folded_ was made from
