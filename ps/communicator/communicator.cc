@@ -1,0 +1,499 @@
+#include "ps/communicator/communicator.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "framework/op_attrs.h"
+#include "ps/communicator/geo.h"
+#include "ps/communicator/merge.h"
+#include "ps/communicator/received.h"
+#include "ps/communicator/send_lanes.h"
+
+namespace millrace::ps {
+
+class Communicator::Impl {
+ public:
+  Impl(CommMode mode, CommunicatorOptions options, Remarks remarks, std::shared_ptr<Sender> sender)
+      : mode_(mode),
+        options_(std::move(options)),
+        remarks_(std::move(remarks)),
+        sender_(std::move(sender)) {}
+  ~Impl() {
+    receive_thread_.reset();
+    lanes_.reset();
+  }
+
+  Status init(CommContexts send, CommContexts receive);
+  Status start(Scope* scope);
+  Status stop();
+  Status send(std::string_view var, const Value* from, Value* owned);
+  Status barrier();
+  Status leave();
+  void set_trigger(int threads);
+  Status finish_step(Scope& scope);
+  Status receive_into(Scope& scope, const std::function<bool(const CommContext&)>& wanted);
+  Status init_params(Scope& scope);
+  Status push_sparse_param(std::string_view var, int table_id, Scope& scope);
+  [[nodiscard]] Counts counts() const;
+
+  const CommMode mode_;
+  const CommunicatorOptions options_;
+  Remarks remarks_;
+  CommContexts send_contexts_;
+  CommContexts receive_contexts_;
+  std::unique_ptr<Received> received_;
+  std::atomic<bool> running_ = false;
+
+  /// The lane that sends a var, and the var's place in it.
+  struct Place {
+    size_t lane = 0;
+    size_t var = 0;
+    const CommContext* context = nullptr;
+  };
+  std::map<std::string, Place, std::less<>> places_;
+
+ private:
+  [[nodiscard]] Deadline deadline() const {
+    return std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.rpc_deadline_ms);
+  }
+  [[nodiscard]] bool waits_for_threads() const {
+    return mode_ == CommMode::kSync || mode_ == CommMode::kHalfAsync;
+  }
+  [[nodiscard]] LaneOptions lane_options() const;
+  Status send_message(size_t lane, std::span<Value> values, int merged);
+  Status send_directly(const Place& place, const Value* from, Value* owned);
+  Status push_deltas(Scope& scope);
+  Status run_round(int batches);
+  Status finish_round(std::unique_lock<std::mutex>& lock);
+
+  std::shared_ptr<Sender> sender_;
+  std::vector<const CommContext*> lane_contexts_;
+  std::unique_ptr<Geo> geo_;
+  std::unique_ptr<SendLanes> lanes_;
+  std::unique_ptr<ReceiveThread> receive_thread_;
+  std::atomic<int64_t> direct_sends_ = 0;
+  int64_t steps_ = 0;
+  int64_t pushes_ = 0;
+
+  std::mutex barrier_mutex_;
+  std::condition_variable barrier_changed_;
+  int trigger_ = 1;  ///< threads that a round waits for; 0: none is left, none begins
+  int arrived_ = 0;
+  bool in_round_ = false;
+  int64_t round_ = 0;
+};
+
+Status Communicator::Impl::init(CommContexts send, CommContexts receive) {
+  if (running_) return InvalidArgument("the communicator runs; contexts are set before start");
+  std::map<std::string, Place, std::less<>> places;
+  std::vector<const CommContext*> lanes;
+  for (const CommContexts* const contexts : {&send, &receive}) {
+    std::map<std::string, std::string> owners;
+    for (const auto& [name, context] : *contexts) {
+      MILLRACE_RETURN_IF_ERROR(check_context(context));
+      for (const std::string& var : context.vars()) {
+        const auto [owner, added] = owners.emplace(var, name);
+        if (!added)
+          return InvalidArgument("'{}' is in contexts '{}' and '{}'", var, owner->second, name);
+      }
+    }
+  }
+  send_contexts_ = std::move(send);
+  receive_contexts_ = std::move(receive);
+  for (const auto& [name, context] : send_contexts_) {
+    const std::vector<std::string> vars = context.vars();
+    for (size_t i = 0; i < vars.size(); ++i)
+      places.emplace(vars[i], Place{lanes.size(), i, &context});
+    lanes.push_back(&context);
+  }
+  places_ = std::move(places);
+  lane_contexts_ = std::move(lanes);
+  received_ = std::make_unique<Received>(receive_contexts_, *sender_);
+  if (mode_ == CommMode::kGeo) {
+    for (const auto& [name, context] : send_contexts_) {
+      if (!receive_contexts_.contains(name))
+        return InvalidArgument("geo sends '{}', but does not receive it", name);
+    }
+    if (send_contexts_.size() != receive_contexts_.size())
+      return InvalidArgument("geo sends {} parameters, but receives {}", send_contexts_.size(),
+                             receive_contexts_.size());
+    geo_ = std::make_unique<Geo>(receive_contexts_, options_.trainers, *sender_);
+  }
+  return Ok();
+}
+
+LaneOptions Communicator::Impl::lane_options() const {
+  LaneOptions lanes{.merge = options_.max_merge_var_num,
+                    .queue = options_.send_queue_size,
+                    .wait_ms = options_.send_wait_times * 10,
+                    .threads = options_.thread_pool_size,
+                    .deadline_ms = options_.rpc_deadline_ms,
+                    .on_demand = waits_for_threads()};
+  if (mode_ == CommMode::kGeo) lanes.merge = lanes.queue = 1;  // a difference has all its steps
+  return lanes;
+}
+
+Status Communicator::Impl::start(Scope* scope) {
+  if (running_) {
+    remarks_.emplace_back("the communicator has been started already");
+    return Ok();
+  }
+  if (geo_ != nullptr && geo_->count() > 0) {
+    if (scope == nullptr) return InvalidArgument("geo needs the scope of the parameters to start");
+    MILLRACE_RETURN_IF_ERROR(geo_->begin(*scope));
+  }
+  lanes_ = std::make_unique<SendLanes>(lane_contexts_, lane_options(),
+                                       [this](size_t lane, std::span<Value> values, int merged) {
+                                         return send_message(lane, values, merged);
+                                       });
+  if (mode_ == CommMode::kAsync && options_.independent_recv_thread && !options_.fake_rpc &&
+      !receive_contexts_.empty()) {
+    receive_thread_ =
+        std::make_unique<ReceiveThread>(options_.min_send_grad_num_before_recv, [this] {
+          Status status = received_->receive_all(deadline());
+          if (!status.ok()) lanes_->fail(status);
+          return status;
+        });
+  }
+  trigger_ = options_.cpu_num;
+  steps_ = 0;
+  lanes_->start();
+  running_ = true;
+  return Ok();
+}
+
+Status Communicator::Impl::stop() {
+  if (!running_.exchange(false)) return Ok();
+  // The thread reports its errors to the lanes and hears from them, so it goes between.
+  Status status = lanes_->stop(true, deadline());
+  receive_thread_.reset();
+  barrier_changed_.notify_all();
+  return status.ok() ? lanes_->error() : status;
+}
+
+Status Communicator::Impl::send_message(size_t lane, std::span<Value> values, int merged) {
+  const CommContext& context = *lane_contexts_[lane];
+  if (options_.fake_rpc) return Ok();
+  if (geo_ != nullptr) return geo_->exchange(lane, context, values, deadline());
+  MILLRACE_RETURN_IF_ERROR(sender_->send(context, values, deadline()));
+  if (mode_ != CommMode::kAsync) return Ok();
+  if (receive_thread_ != nullptr) {
+    receive_thread_->sent(merged);
+    return Ok();
+  }
+  if (options_.independent_recv_thread || receive_contexts_.empty()) return Ok();
+  if (context.table_id < 0) return received_->receive_all_once(deadline());
+  // Sparse tables have rows that nobody receives.
+  const Status status = received_->receive_table(context.table_id, deadline());
+  return status.code() == StatusCode::kNotFound ? Ok() : status;
+}
+
+Status Communicator::Impl::send(std::string_view var, const Value* from, Value* owned) {
+  const auto found = places_.find(var);
+  if (found == places_.end()) return NotFound("no context of the communicator sends '{}'", var);
+  if (!running_) return InvalidArgument("'{}': the communicator does not run", var);
+  const Place& place = found->second;
+  if (mode_ == CommMode::kGeo) {
+    if (!geo_->is_sparse(place.lane))
+      return InvalidArgument("'{}' is dense; geo finds out by itself how it changed", var);
+    MILLRACE_RETURN_IF_ERROR(lanes_->error());
+    return geo_->record(place.lane, from != nullptr ? *from : *owned);
+  }
+  if (place.context->is_sparse && !options_.merge_sparse_grad)
+    return send_directly(place, from, owned);
+  return lanes_->push(place.lane, place.var, from, owned);
+}
+
+Status Communicator::Impl::send_directly(const Place& place, const Value* from, Value* owned) {
+  MILLRACE_RETURN_IF_ERROR(lanes_->error());
+  Value value;
+  if (owned != nullptr) {
+    value = std::move(*owned);
+  } else {
+    MILLRACE_RETURN_IF_ERROR(copy_value(*from, value));
+  }
+  MILLRACE_RETURN_IF_ERROR(merge_values({&value, 1}, false));
+  Status status = send_message(place.lane, {&value, 1}, 1);
+  if (!status.ok()) lanes_->fail(status);
+  ++direct_sends_;
+  return status;
+}
+
+Status Communicator::Impl::barrier() {
+  if (!waits_for_threads()) return Ok();
+  if (!running_) return InvalidArgument("barrier: the communicator does not run");
+  std::unique_lock lock(barrier_mutex_);
+  const int64_t round = round_;
+  ++arrived_;
+  MILLRACE_RETURN_IF_ERROR(finish_round(lock));
+  const bool in_time =
+      barrier_changed_.wait_until(lock, deadline(), [&] { return round_ != round || !running_; });
+  MILLRACE_RETURN_IF_ERROR(lanes_->error());
+  if (round_ != round) return Ok();
+  if (!running_) return InvalidArgument("barrier: the communicator was stopped");
+  return in_time ? Ok()
+                 : Status(StatusCode::kDistributed,
+                          fmt::format("{} of {} threads came to the barrier by the deadline",
+                                      arrived_, trigger_));
+}
+
+// Runs a round if all threads are here. The lock is free while it sends and receives.
+Status Communicator::Impl::finish_round(std::unique_lock<std::mutex>& lock) {
+  if (in_round_ || trigger_ == 0 || arrived_ == 0 || arrived_ < trigger_) return Ok();
+  in_round_ = true;
+  const int batches = arrived_;
+  lock.unlock();
+  Status status = run_round(batches);
+  if (!status.ok()) lanes_->fail(status);
+  lock.lock();
+  in_round_ = false;
+  arrived_ -= batches;
+  ++round_;
+  barrier_changed_.notify_all();
+  return status;
+}
+
+Status Communicator::Impl::run_round(int batches) {
+  MILLRACE_RETURN_IF_ERROR(lanes_->flush(batches, deadline()));
+  if (options_.fake_rpc || (send_contexts_.empty() && receive_contexts_.empty())) return Ok();
+  if (mode_ == CommMode::kSync)
+    MILLRACE_RETURN_IF_ERROR(sender_->barrier(CommBarrier::kSend, deadline()));
+  MILLRACE_RETURN_IF_ERROR(received_->receive_all(deadline()));
+  if (mode_ == CommMode::kSync)
+    MILLRACE_RETURN_IF_ERROR(sender_->barrier(CommBarrier::kReceive, deadline()));
+  return Ok();
+}
+
+void Communicator::Impl::set_trigger(int threads) {
+  const std::lock_guard lock(barrier_mutex_);
+  trigger_ = std::max(0, threads);
+}
+
+Status Communicator::Impl::leave() {
+  if (!waits_for_threads() || !running_) return Ok();
+  std::unique_lock lock(barrier_mutex_);
+  if (trigger_ > 0) --trigger_;
+  return finish_round(lock);
+}
+
+Status Communicator::Impl::finish_step(Scope& scope) {
+  if (!running_) return InvalidArgument("the communicator does not run");
+  MILLRACE_RETURN_IF_ERROR(lanes_->error());
+  if (geo_ == nullptr) return received_->adopt_all(scope);
+  MILLRACE_RETURN_IF_ERROR(geo_->apply(scope));
+  if (++steps_ % options_.max_merge_var_num != 0) return Ok();
+  return push_deltas(scope);
+}
+
+Status Communicator::Impl::push_deltas(Scope& scope) {
+  ++pushes_;
+  for (size_t param = 0; param < geo_->count(); ++param) {
+    MILLRACE_ASSIGN_OR_RETURN(Value delta, geo_->take_delta(param, scope));
+    MILLRACE_RETURN_IF_ERROR(lanes_->push(param, 0, nullptr, &delta));
+  }
+  return Ok();
+}
+
+Status Communicator::Impl::receive_into(Scope& scope,
+                                        const std::function<bool(const CommContext&)>& wanted) {
+  if (lanes_ != nullptr) MILLRACE_RETURN_IF_ERROR(lanes_->error());
+  if (received_ == nullptr || options_.fake_rpc) return Ok();
+  return received_->receive_into(scope, deadline(), wanted);
+}
+
+Status Communicator::Impl::init_params(Scope& scope) {
+  if (receive_contexts_.empty()) return Ok();
+  if (options_.trainer_id == 0) {
+    for (const auto& [name, context] : receive_contexts_) {
+      std::vector<const Value*> values;
+      for (const std::string& var : context.vars()) {
+        values.push_back(scope.find(var));
+        if (values.back() == nullptr || !values.back()->initialized())
+          return NotFound("'{}' has no value that the servers could begin with", var);
+      }
+      MILLRACE_RETURN_IF_ERROR(sender_->set(context, values, deadline()));
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(sender_->barrier(CommBarrier::kInit, deadline()));
+  if (options_.trainer_id == 0) return Ok();
+  return received_->receive_into(scope, deadline(), [](const CommContext&) { return true; });
+}
+
+Status Communicator::Impl::push_sparse_param(std::string_view var, int table_id, Scope& scope) {
+  if (!running_) return InvalidArgument("'{}': the communicator does not run", var);
+  const CommContext* context = nullptr;
+  if (const auto place = places_.find(var); place != places_.end()) context = place->second.context;
+  const std::string grad = names::grad(llvm::StringRef(var.data(), var.size()));
+  if (const auto place = places_.find(grad); context == nullptr && place != places_.end())
+    context = place->second.context;
+  if (context == nullptr) return NotFound("no context of the communicator sends '{}'", var);
+  if (table_id >= 0 && table_id != context->table_id)
+    return InvalidArgument("'{}' belongs to table {}, not {}", var, context->table_id, table_id);
+  const Value* const value = scope.find(llvm::StringRef(var.data(), var.size()));
+  if (value == nullptr || !value->initialized()) return NotFound("'{}' has no value", var);
+  return sender_->set(*context, {&value, 1}, deadline());
+}
+
+Communicator::Counts Communicator::Impl::counts() const {
+  Counts counts;
+  const int64_t direct = direct_sends_;
+  if (lanes_ != nullptr) {
+    counts.sends = lanes_->messages() + direct;
+    counts.merged = lanes_->batches() + direct;
+  }
+  if (received_ != nullptr) counts.receives = received_->count();
+  counts.pushes = pushes_;
+  return counts;
+}
+
+// ---- the public face
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+
+StatusOr<std::unique_ptr<Communicator>> Communicator::create(CommMode mode,
+                                                             CommunicatorOptions options,
+                                                             std::shared_ptr<Sender> sender) {
+  Remarks remarks;
+  MILLRACE_RETURN_IF_ERROR(settle_options(mode, options, remarks));
+  auto impl =
+      std::make_unique<Impl>(mode, std::move(options), std::move(remarks), std::move(sender));
+  MILLRACE_RETURN_IF_ERROR(impl->init({}, {}));
+  return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
+}
+
+StatusOr<std::unique_ptr<Communicator>> Communicator::of_program(Program& program,
+                                                                 CommunicatorOptions options,
+                                                                 std::shared_ptr<Sender> sender) {
+  bool half_async = false;
+  for (Op& op : program.root().ops()) {
+    if (op.type() == "send_barrier") half_async |= get_attr_or<bool>(op, "half_async", false);
+  }
+  return of_program(program, half_async ? 2 : 1, {}, 0, 0, std::move(options), std::move(sender));
+}
+
+StatusOr<std::unique_ptr<Communicator>> Communicator::of_program(Program& program, int mode,
+                                                                 const CommContexts& push_vars,
+                                                                 int trainers, int push_nums,
+                                                                 CommunicatorOptions options,
+                                                                 std::shared_ptr<Sender> sender) {
+  if (mode < 1)
+    return InvalidArgument(
+        "{} is no mode of a communicator for a program, expected 1 "
+        "(async), 2 (half-async) or 3 (geo)",
+        mode);
+  MILLRACE_ASSIGN_OR_RETURN(const CommMode checked, comm_mode(mode));
+  CommContexts send;
+  CommContexts receive;
+  if (checked == CommMode::kGeo) {
+    if (trainers <= 0) return InvalidArgument("trainers is {}, expected more than 0", trainers);
+    if (push_nums <= 0) return InvalidArgument("push_nums is {}, expected more than 0", push_nums);
+    if (push_vars.empty())
+      return InvalidArgument("push_vars is empty; geo has nothing to exchange");
+    options.trainers = trainers;
+    options.max_merge_var_num = push_nums;
+    receive = push_vars;
+    for (const auto& [name, context] : push_vars) send.emplace(name, delta_context(context));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(send, send_contexts_of(program));
+    MILLRACE_ASSIGN_OR_RETURN(receive, receive_contexts_of(program));
+  }
+  for (Op& op : program.root().ops()) {
+    if (op.type() == "recv" && receive.contains(op.first_output("Out").str()))
+      op.set_int("do_not_run", 1);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> communicator,
+                            create(checked, std::move(options), std::move(sender)));
+  MILLRACE_RETURN_IF_ERROR(communicator->init_with_ctx(std::move(send), std::move(receive)));
+  return communicator;
+}
+
+CommMode Communicator::mode() const {
+  return impl_->mode_;
+}
+const CommunicatorOptions& Communicator::options() const {
+  return impl_->options_;
+}
+const Remarks& Communicator::remarks() const {
+  return impl_->remarks_;
+}
+const CommContexts& Communicator::send_contexts() const {
+  return impl_->send_contexts_;
+}
+const CommContexts& Communicator::receive_contexts() const {
+  return impl_->receive_contexts_;
+}
+bool Communicator::is_running() const {
+  return impl_->running_;
+}
+Communicator::Counts Communicator::counts() const {
+  return impl_->counts();
+}
+
+Status Communicator::init_with_ctx(CommContexts send, CommContexts receive) {
+  return impl_->init(std::move(send), std::move(receive));
+}
+Status Communicator::start(Scope* scope) {
+  return impl_->start(scope);
+}
+Status Communicator::stop() {
+  return impl_->stop();
+}
+
+Status Communicator::send(std::string_view var, const Value& value) {
+  return impl_->send(var, &value, nullptr);
+}
+Status Communicator::send(std::string_view var, Value&& value) {
+  return impl_->send(var, nullptr, &value);
+}
+bool Communicator::sends(std::string_view var) const {
+  return impl_->places_.find(var) != impl_->places_.end();
+}
+
+Status Communicator::barrier() {
+  return impl_->barrier();
+}
+void Communicator::set_barrier_trigger(int threads) {
+  impl_->set_trigger(threads);
+}
+Status Communicator::leave() {
+  return impl_->leave();
+}
+
+Status Communicator::adopt(Scope& scope) {
+  return impl_->received_->adopt_all(scope);
+}
+StatusOr<bool> Communicator::adopt(std::string_view var, Value& live) {
+  return impl_->received_->adopt(var, live);
+}
+Status Communicator::finish_step(Scope& scope) {
+  return impl_->finish_step(scope);
+}
+
+Status Communicator::recv(Scope& scope) {
+  return impl_->receive_into(scope, [](const CommContext& context) { return !context.is_sparse; });
+}
+Status Communicator::init_params(Scope& scope) {
+  return impl_->init_params(scope);
+}
+Status Communicator::pull_dense(Scope& scope, int table_id) {
+  bool found = false;
+  const Status status = impl_->receive_into(scope, [&](const CommContext& context) {
+    const bool wanted = context.table_id == table_id;
+    found |= wanted;
+    return wanted;
+  });
+  MILLRACE_RETURN_IF_ERROR(status);
+  return found ? Ok() : NotFound("table {} has no parameters to receive", table_id);
+}
+Status Communicator::push_sparse_param(std::string_view var, int table_id, Scope& scope) {
+  return impl_->push_sparse_param(var, table_id, scope);
+}
+
+}  // namespace millrace::ps

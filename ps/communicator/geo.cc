@@ -1,0 +1,266 @@
+#include "ps/communicator/geo.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "kernels/cpu/merge_rows.h"
+
+namespace millrace::ps {
+namespace {
+
+// delta = (live - old) / trainers, old += delta, over some elements.
+template <typename T>
+void difference(const T* live, T* old, T* delta, int64_t count, int trainers) {
+  const T divisor = static_cast<T>(trainers);
+  for (int64_t i = 0; i < count; ++i) {
+    delta[i] = (live[i] - old[i]) / divisor;
+    old[i] += delta[i];
+  }
+}
+
+// live += server - old, old = server
+template <typename T>
+void catch_up(const T* server, T* live, T* old, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    live[i] += server[i] - old[i];
+    old[i] = server[i];
+  }
+}
+
+template <typename T>
+void add(const T* from, T* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+// Calls body with a null pointer of the element type.
+template <typename Body>
+void with_type(DType dtype, Body&& body) {
+  if (dtype == DType::kFloat64) {
+    body(static_cast<double*>(nullptr));
+  } else {
+    body(static_cast<float*>(nullptr));
+  }
+}
+
+// Adds a delta that the servers did not have yet to their answer.
+void add_missing(const Value& delta, Value& answer) {
+  if (const auto* const dense = delta.get_if<Tensor>()) {
+    auto& to = *answer.get_if<Tensor>();
+    with_type(to.dtype(), [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      add(dense->data<T>(), to.data<T>(), to.numel());
+    });
+    return;
+  }
+  const auto& from = *delta.get_if<SelectedRows>();
+  auto& to = *answer.get_if<SelectedRows>();
+  const int64_t width = kernels::row_width(to.value);
+  for (size_t i = 0; i < to.rows.size(); ++i) {
+    const auto at = std::lower_bound(from.rows.begin(), from.rows.end(), to.rows[i]);
+    if (at == from.rows.end() || *at != to.rows[i]) continue;
+    with_type(to.value.dtype(), [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      add(from.value.data<T>() + (at - from.rows.begin()) * width,
+          to.value.data<T>() + static_cast<int64_t>(i) * width, width);
+    });
+  }
+}
+
+Status misfit(const std::string& var, const Value& answer, const Tensor& live) {
+  return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers", var,
+                                              describe(live), describe(answer))};
+}
+
+}  // namespace
+
+Geo::Geo(const CommContexts& receive, int trainers, Sender& sender)
+    : trainers_(trainers), sender_(sender) {
+  for (const auto& [name, context] : receive) {
+    index_.emplace(context.vars().front(), params_.size());
+    Param param;
+    param.context = &context;
+    param.touched.resize(std::max<size_t>(1, context.split_endpoints.size()));
+    params_.push_back(std::move(param));
+  }
+}
+
+int64_t Geo::find(std::string_view var) const {
+  const auto found = index_.find(var);
+  return found == index_.end() ? -1 : static_cast<int64_t>(found->second);
+}
+
+StatusOr<Tensor*> Geo::find_live(const Param& param, Scope& scope) {
+  const std::string var = param.context->vars().front();
+  Value* const value = scope.find(var);
+  Tensor* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized()) return NotFound("'{}' has no value", var);
+  if (tensor->dtype() != DType::kFloat32 && tensor->dtype() != DType::kFloat64)
+    return Unimplemented("geo for '{}', which is {}", var, describe(*tensor));
+  return tensor;
+}
+
+Status Geo::begin(Scope& scope) {
+  for (Param& param : params_) {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
+    MILLRACE_RETURN_IF_ERROR(param.old.copy_from(*live));
+    for (auto& rows : param.touched) rows.clear();
+    param.on_way.clear();
+    param.answers.clear();
+    param.taken = param.applied = param.sent = 0;
+  }
+  return Ok();
+}
+
+size_t Geo::shard_of(const Param& param, int64_t row) const {
+  const CommContext& context = *param.context;
+  if (param.touched.size() == 1) return 0;
+  if (context.is_distributed || context.sections.size() != param.touched.size())
+    return static_cast<size_t>(row) % param.touched.size();
+  size_t shard = 0;
+  int64_t end = context.sections[0];
+  while (row >= end && shard + 1 < param.touched.size()) end += context.sections[++shard];
+  return shard;
+}
+
+Status Geo::record(size_t index, const Value& ids) {
+  Param& param = params_[index];
+  const auto* const tensor = ids.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kInt64)
+    return {StatusCode::kExecution, fmt::format("ids of '{}' are {}, expected i64",
+                                                param.context->var_name, describe(ids))};
+  const int64_t height = param.old.rank() > 0 ? param.old.dim(0) : 0;
+  for (const int64_t id : tensor->values<int64_t>()) {
+    if (id < 0) continue;
+    if (id >= height)
+      return {StatusCode::kExecution,
+              fmt::format("row {} of '{}', which has {}", id, param.context->var_name, height)};
+    param.touched[shard_of(param, id)].push_back(id);
+  }
+  return Ok();
+}
+
+std::vector<int64_t> Geo::take_rows(Param& param) {
+  std::vector<int64_t> all;
+  for (std::vector<int64_t>& rows : param.touched) {
+    std::sort(rows.begin(), rows.end());
+    rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
+    all.insert(all.end(), rows.begin(), rows.end());
+    rows.clear();
+  }
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+StatusOr<Value> Geo::take_delta(size_t index, Scope& scope) {
+  Param& param = params_[index];
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
+  if (live->dtype() != param.old.dtype() || live->dims() != param.old.dims())
+    return Status(StatusCode::kExecution,
+                  fmt::format("'{}' was {}, but is {} now", param.context->var_name,
+                              describe(param.old), describe(*live)));
+  Value delta;
+  if (param.context->is_sparse) {
+    std::vector<int64_t> touched = take_rows(param);
+    auto& rows = delta.as<SelectedRows>();
+    rows.height = live->dim(0);
+    rows.rows = std::move(touched);
+    Dims dims(live->dims().begin(), live->dims().end());
+    dims[0] = static_cast<int64_t>(rows.rows.size());
+    MILLRACE_RETURN_IF_ERROR(rows.value.resize(live->dtype(), dims));
+    const int64_t width = kernels::row_width(*live);
+    with_type(live->dtype(), [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      for (size_t i = 0; i < rows.rows.size(); ++i)
+        difference(live->data<T>() + rows.rows[i] * width,
+                   param.old.data<T>() + rows.rows[i] * width,
+                   rows.value.data<T>() + static_cast<int64_t>(i) * width, width, trainers_);
+    });
+  } else {
+    auto& dense = delta.as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(dense.resize(live->dtype(), live->dims()));
+    with_type(live->dtype(), [&](auto* type) {
+      using T = std::remove_pointer_t<decltype(type)>;
+      difference(live->data<T>(), param.old.data<T>(), dense.data<T>(), live->numel(), trainers_);
+    });
+  }
+  ++param.taken;
+  if (param.applied + 1 < param.taken) {  // an answer without this one may come
+    MILLRACE_ASSIGN_OR_RETURN(Value copy, clone(delta));
+    param.on_way.push_back({param.taken, std::move(copy)});
+  }
+  return delta;
+}
+
+Status Geo::exchange(size_t index, const CommContext& send, std::span<Value> delta,
+                     Deadline deadline) {
+  Param& param = params_[index];
+  const auto* const sparse = delta.front().get_if<SelectedRows>();
+  if (sparse == nullptr || !sparse->rows.empty())
+    MILLRACE_RETURN_IF_ERROR(sender_.send(send, delta, deadline));
+  Answer answer;
+  answer.deltas = ++param.sent;
+  if (param.context->is_sparse) {
+    MILLRACE_RETURN_IF_ERROR(
+        sender_.receive_changed(*param.context, answer.value.as<SelectedRows>(), deadline));
+  } else {
+    MILLRACE_RETURN_IF_ERROR(sender_.receive(*param.context, {&answer.value, 1}, deadline));
+  }
+  const std::lock_guard lock(mutex_);
+  // Of a dense parameter only the newest values matter.
+  if (!param.context->is_sparse) param.answers.clear();
+  param.answers.push_back(std::move(answer));
+  return Ok();
+}
+
+Status Geo::apply(Scope& scope) {
+  for (Param& param : params_) {
+    std::vector<Answer> answers;
+    {
+      const std::lock_guard lock(mutex_);
+      answers.swap(param.answers);
+    }
+    if (answers.empty()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
+    for (Answer& answer : answers) MILLRACE_RETURN_IF_ERROR(apply_answer(param, answer, *live));
+  }
+  return Ok();
+}
+
+Status Geo::apply_answer(Param& param, Answer& answer, Tensor& live) {
+  const auto* const dense = answer.value.get_if<Tensor>();
+  const auto* const rows = answer.value.get_if<SelectedRows>();
+  const int64_t width = kernels::row_width(live);
+  const Tensor& given = dense != nullptr ? *dense : rows->value;
+  const bool nothing = rows != nullptr && rows->rows.empty();
+  if (!nothing &&
+      (given.dtype() != live.dtype() ||
+       (dense != nullptr ? given.dims() != live.dims() : kernels::row_width(given) != width)))
+    return misfit(param.context->var_name, answer.value, live);
+  std::erase_if(param.on_way, [&](const Answer& sent) { return sent.deltas <= answer.deltas; });
+  param.applied = answer.deltas;
+  if (nothing) return Ok();
+  for (const Answer& sent : param.on_way) add_missing(sent.value, answer.value);
+  Status status;
+  with_type(live.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    if (dense != nullptr) {
+      catch_up(dense->data<T>(), live.data<T>(), param.old.data<T>(), live.numel());
+      return;
+    }
+    for (size_t i = 0; i < rows->rows.size(); ++i) {
+      const int64_t row = rows->rows[i];
+      if (row < 0 || row >= live.dim(0)) {
+        status = {StatusCode::kExecution,
+                  fmt::format("the servers sent row {} of '{}', which has {}", row,
+                              param.context->var_name, live.dim(0))};
+        return;
+      }
+      catch_up(rows->value.data<T>() + static_cast<int64_t>(i) * width,
+               live.data<T>() + row * width, param.old.data<T>() + row * width, width);
+    }
+  });
+  return status;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,121 @@
+#include "ps/communicator/merge.h"
+
+#include <cstring>
+
+#include "framework/base/errors.h"
+#include "kernels/cpu/merge_rows.h"
+
+namespace millrace::ps {
+namespace {
+
+Status misfit(const Value& first, const Value& other) {
+  return {StatusCode::kExecution, fmt::format("values that do not fit together: {} and {}",
+                                              describe(first), describe(other))};
+}
+
+template <typename T>
+void add(const Tensor& from, Tensor& to) {
+  const T* const source = from.data<T>();
+  T* const sum = to.data<T>();
+  const int64_t count = to.numel();
+  for (int64_t i = 0; i < count; ++i) sum[i] += source[i];
+}
+
+template <typename T>
+void divide(Tensor& tensor, size_t count) {
+  const T factor = T(1) / static_cast<T>(count);
+  for (T& value : tensor.values<T>()) value *= factor;
+}
+
+Status average_tensor(Tensor& tensor, size_t count) {
+  if (count == 1) return Ok();
+  if (tensor.dtype() == DType::kFloat32) divide<float>(tensor, count);
+  if (tensor.dtype() == DType::kFloat64) divide<double>(tensor, count);
+  return Ok();
+}
+
+Status merge_tensors(std::span<Value> values, bool average) {
+  auto& sum = *values[0].get_if<Tensor>();
+  for (const Value& value : values.subspan(1)) {
+    const auto* const next = value.get_if<Tensor>();
+    if (next == nullptr || next->dtype() != sum.dtype() || next->dims() != sum.dims())
+      return misfit(values[0], value);
+    switch (sum.dtype()) {
+      case DType::kFloat32:
+        add<float>(*next, sum);
+        break;
+      case DType::kFloat64:
+        add<double>(*next, sum);
+        break;
+      case DType::kInt64:
+        add<int64_t>(*next, sum);
+        break;
+      default:
+        return {StatusCode::kExecution,
+                fmt::format("{} cannot be added up, expected f32, f64 or i64", describe(value))};
+    }
+  }
+  return average ? average_tensor(sum, values.size()) : Ok();
+}
+
+// All rows of the values behind each other; repeats are left to the row merger.
+Status join_rows(std::span<Value> values, SelectedRows& all) {
+  const auto& first = *values[0].get_if<SelectedRows>();
+  size_t count = 0;
+  for (const Value& value : values) {
+    const auto* const part = value.get_if<SelectedRows>();
+    if (part == nullptr || part->height != first.height ||
+        part->value.dtype() != first.value.dtype() ||
+        kernels::row_width(part->value) != kernels::row_width(first.value))
+      return misfit(values[0], value);
+    count += part->rows.size();
+  }
+  all.height = first.height;
+  all.rows.reserve(count);
+  Dims dims(first.value.dims().begin(), first.value.dims().end());
+  dims[0] = static_cast<int64_t>(count);
+  MILLRACE_RETURN_IF_ERROR(all.value.resize(first.value.dtype(), dims));
+  std::byte* to = all.value.raw();
+  for (const Value& value : values) {
+    const auto& part = *value.get_if<SelectedRows>();
+    all.rows.insert(all.rows.end(), part.rows.begin(), part.rows.end());
+    const auto bytes = static_cast<size_t>(part.value.bytes());
+    if (bytes > 0) std::memcpy(to, part.value.raw(), bytes);
+    to += bytes;
+  }
+  return Ok();
+}
+
+Status merge_selected_rows(std::span<Value> values, bool average) {
+  auto& result = *values[0].get_if<SelectedRows>();
+  if (values.size() > 1) {
+    SelectedRows all;
+    MILLRACE_RETURN_IF_ERROR(join_rows(values, all));
+    result = std::move(all);
+  }
+  if (result.rows.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, kernels::merged_rows(result));
+  result = std::move(merged);
+  return average ? average_tensor(result.value, values.size()) : Ok();
+}
+
+}  // namespace
+
+Status merge_values(std::span<Value> values, bool average) {
+  if (values[0].holds<SelectedRows>()) return merge_selected_rows(values, average);
+  if (values[0].holds<Tensor>()) return merge_tensors(values, average);
+  return {StatusCode::kExecution, fmt::format("{} cannot be sent", describe(values[0]))};
+}
+
+Status copy_value(const Value& from, Value& to) {
+  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
+  if (const auto* const rows = from.get_if<SelectedRows>()) {
+    auto& copy = to.as<SelectedRows>();
+    copy.rows = rows->rows;
+    copy.height = rows->height;
+    return copy.value.copy_from(rows->value);
+  }
+  return InvalidArgument("{} cannot be sent", describe(from));
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,166 @@
+#include "ps/communicator/received.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "ps/communicator/merge.h"
+
+namespace millrace::ps {
+namespace {
+
+bool same_form(const Value& a, const Value& b) {
+  const auto* const x = a.get_if<Tensor>();
+  const auto* const y = b.get_if<Tensor>();
+  return x != nullptr && y != nullptr && x->dtype() == y->dtype() && x->dims() == y->dims();
+}
+
+// Into the live var; one that has no content yet takes any.
+Status put(std::string_view var, const Value& from, Value& live) {
+  if (live.initialized() && !same_form(from, live))
+    return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers",
+                                                var, describe(live), describe(from))};
+  return copy_value(from, live);
+}
+
+}  // namespace
+
+Received::Received(const CommContexts& contexts, Sender& sender) : sender_(sender) {
+  for (const auto& [name, context] : contexts) {
+    auto entry = std::make_unique<Context>();
+    entry->context = &context;
+    entry->vars = context.vars();
+    entry->arriving.resize(entry->vars.size());
+    entry->fresh.resize(entry->vars.size());
+    entry->is_fresh.resize(entry->vars.size());
+    for (size_t i = 0; i < entry->vars.size(); ++i)
+      places_.emplace(entry->vars[i], Place{entry.get(), i});
+    contexts_.push_back(std::move(entry));
+  }
+}
+
+Status Received::receive(size_t index, Deadline deadline) {
+  Context& context = *contexts_[index];
+  const std::lock_guard receiving(context.receiving);
+  MILLRACE_RETURN_IF_ERROR(sender_.receive(*context.context, context.arriving, deadline));
+  const std::lock_guard lock(mutex_);
+  context.arriving.swap(context.fresh);
+  context.is_fresh.assign(context.vars.size(), true);
+  ++count_;
+  return Ok();
+}
+
+Status Received::receive_all(Deadline deadline) {
+  for (size_t i = 0; i < contexts_.size(); ++i) MILLRACE_RETURN_IF_ERROR(receive(i, deadline));
+  return Ok();
+}
+
+Status Received::receive_table(int table_id, Deadline deadline) {
+  bool found = false;
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    if (contexts_[i]->context->table_id != table_id) continue;
+    found = true;
+    MILLRACE_RETURN_IF_ERROR(receive(i, deadline));
+  }
+  return found ? Ok() : NotFound("table {} has no parameters to receive", table_id);
+}
+
+Status Received::receive_all_once(Deadline deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (receiving_all_) {
+      again_ = true;
+      return Ok();
+    }
+    receiving_all_ = true;
+  }
+  for (;;) {
+    Status status = receive_all(deadline);
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(again_, false) || !status.ok()) {
+      receiving_all_ = false;
+      return status;
+    }
+  }
+}
+
+StatusOr<bool> Received::adopt(std::string_view var, Value& live) {
+  const auto place = places_.find(var);
+  if (place == places_.end()) return false;
+  auto& [context, index] = place->second;
+  Value taken;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!context->is_fresh[index]) return false;
+    context->is_fresh[index] = false;
+    taken = std::move(context->fresh[index]);
+  }
+  MILLRACE_RETURN_IF_ERROR(put(var, taken, live));
+  // The memory is for what comes next, unless that is here already.
+  const std::lock_guard lock(mutex_);
+  if (!context->is_fresh[index]) context->fresh[index] = std::move(taken);
+  return true;
+}
+
+Status Received::adopt_all(Scope& scope) {
+  for (const auto& [var, place] : places_) {
+    Value* const live = scope.find(var);
+    if (live == nullptr) continue;
+    const StatusOr<bool> adopted = adopt(var, *live);
+    if (!adopted.ok()) return adopted.status();
+  }
+  return Ok();
+}
+
+Status Received::receive_into(Scope& scope, Deadline deadline,
+                              const std::function<bool(const CommContext&)>& wanted) {
+  for (size_t i = 0; i < contexts_.size(); ++i) {
+    if (!wanted(*contexts_[i]->context)) continue;
+    MILLRACE_RETURN_IF_ERROR(receive(i, deadline));
+    for (const std::string& var : contexts_[i]->vars) {
+      Value* const known = scope.find(var);
+      const StatusOr<bool> adopted = adopt(var, known == nullptr ? scope.local(var) : *known);
+      if (!adopted.ok()) return adopted.status();
+    }
+  }
+  return Ok();
+}
+
+int64_t Received::count() const {
+  const std::lock_guard lock(mutex_);
+  return count_;
+}
+
+ReceiveThread::ReceiveThread(int64_t minimum, std::function<Status()> receive)
+    : minimum_(minimum), receive_(std::move(receive)), thread_([this] { work(); }) {}
+
+ReceiveThread::~ReceiveThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void ReceiveThread::sent(int64_t gradients) {
+  const std::lock_guard lock(mutex_);
+  sent_ += gradients;
+  if (sent_ > minimum_) wake_.notify_one();
+}
+
+void ReceiveThread::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    const auto due = [&] { return stopping_ || sent_ > minimum_; };
+    while (!wake_.wait_for(lock, std::chrono::seconds(1), due)) {
+    }
+    if (stopping_) return;
+    sent_ = 0;
+    lock.unlock();
+    const Status status = receive_();
+    lock.lock();
+    if (!status.ok()) return;
+  }
+}
+
+}  // namespace millrace::ps

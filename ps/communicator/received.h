@@ -1,0 +1,103 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/tensor/scope.h"
+#include "framework/tensor/value.h"
+#include "ps/communicator/comm_context.h"
+#include "ps/communicator/sender.h"
+
+namespace millrace::ps {
+
+/// Parameters that came from the servers and wait for the trainer to take them.
+///
+/// Thread-safety: receive() from several threads at once (equal contexts one after the other),
+/// adopt() from any thread.
+class Received {
+ public:
+  /// \param contexts  must outlive this
+  Received(const CommContexts& contexts, Sender& sender);
+  Received(const Received&) = delete;
+  Received& operator=(const Received&) = delete;
+
+  /// Receives one context (by position in the map), or all.
+  Status receive(size_t context, Deadline deadline);
+  Status receive_all(Deadline deadline);
+  /// Receives the contexts of a typed table; kNotFound if there is none.
+  Status receive_table(int table_id, Deadline deadline);
+  /// receive_all(), unless another thread is at it: then that one does it once more.
+  Status receive_all_once(Deadline deadline);
+
+  /// Copies what is new into a var. \returns whether something was; false for unknown vars.
+  /// Errors: kExecution if type or dims differ from those of the var.
+  StatusOr<bool> adopt(std::string_view var, Value& live);
+  /// The same for all vars that the scope has.
+  Status adopt_all(Scope& scope);
+  /// The same, straight from the servers into the scope, for the contexts that `wanted` takes.
+  Status receive_into(Scope& scope, Deadline deadline,
+                      const std::function<bool(const CommContext&)>& wanted);
+
+  [[nodiscard]] size_t context_count() const { return contexts_.size(); }
+  /// Contexts received so far.
+  [[nodiscard]] int64_t count() const;
+
+ private:
+  struct Context {
+    const CommContext* context = nullptr;
+    std::vector<std::string> vars;
+    std::mutex receiving;
+    std::vector<Value> arriving;  ///< guarded by `receiving`
+    // Guarded by Received::mutex_:
+    std::vector<Value> fresh;
+    std::vector<bool> is_fresh;
+  };
+  struct Place {
+    Context* context;
+    size_t index;
+  };
+
+  Sender& sender_;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  std::map<std::string, Place, std::less<>> places_;
+  bool receiving_all_ = false;
+  bool again_ = false;
+  int64_t count_ = 0;
+};
+
+/// A thread that calls a function whenever more than a number of gradients were sent.
+class ReceiveThread {
+ public:
+  /// \param receive  called from the thread; after an error it is not called again
+  ReceiveThread(int64_t minimum, std::function<Status()> receive);
+  ReceiveThread(const ReceiveThread&) = delete;
+  ReceiveThread& operator=(const ReceiveThread&) = delete;
+  /// Ends the thread; a call that is under way ends first.
+  ~ReceiveThread();
+
+  /// Gradients that have left.
+  void sent(int64_t gradients);
+
+ private:
+  void work();
+
+  const int64_t minimum_;
+  const std::function<Status()> receive_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  int64_t sent_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace millrace::ps

@@ -1,0 +1,289 @@
+#include "ps/communicator/send_lanes.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "ps/communicator/merge.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr auto kIdleWake = std::chrono::seconds(1);
+
+}  // namespace
+
+SendLanes::SendLanes(std::vector<const CommContext*> contexts, LaneOptions options, Send send)
+    : options_(options), send_(std::move(send)), lanes_(contexts.size()) {
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    lanes_[i].context = contexts[i];
+    lanes_[i].names = contexts[i]->vars();
+    lanes_[i].queues = std::vector<Queue>(lanes_[i].names.size());
+  }
+}
+
+SendLanes::~SendLanes() {
+  (void)stop(false, Clock::now());  // whoever wants the error calls stop()
+}
+
+void SendLanes::start() {
+  if (lanes_.empty()) return;
+  const std::lock_guard lock(mutex_);
+  stopping_ = abandon_ = false;
+  error_ = Ok();
+  for (int i = 0; i < options_.threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+Status SendLanes::stop(bool flush, Deadline deadline) {
+  Status flushed;
+  {
+    std::unique_lock lock(mutex_);
+    if (!flush) drop_all();
+    flush_merge_ = static_cast<size_t>(options_.merge);
+    for (Lane& lane : lanes_) list_if_ready(lane);
+    work_.notify_all();
+    flushed = wait_until_empty(lock, deadline);
+    if (flushed.ok() && flush) flushed = leftover();
+    stopping_ = abandon_ = true;
+    drop_all();
+    work_.notify_all();
+    space_.notify_all();
+  }
+  // A call that is under way ends by its own deadline.
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  const std::lock_guard lock(mutex_);
+  flush_merge_ = 0;
+  return error_.ok() ? flushed : error_;
+}
+
+Status SendLanes::push(size_t index, size_t var, const Value* from, Value* owned) {
+  Lane& lane = lanes_[index];
+  Queue& queue = lane.queues[var];
+  Value value;
+  std::unique_lock lock(mutex_);
+  MILLRACE_RETURN_IF_ERROR(wait_for_place(lock, lane, queue, var));
+  if (owned != nullptr) {
+    value = std::move(*owned);
+  } else {
+    if (!queue.spare.empty()) {
+      value = std::move(queue.spare.back());
+      queue.spare.pop_back();
+    }
+    ++queue.reserved;
+    lock.unlock();
+    Status copied = copy_value(*from, value);
+    lock.lock();
+    --queue.reserved;
+    MILLRACE_RETURN_IF_ERROR(std::move(copied));
+    if (!error_.ok()) return error_;
+    if (stopping_) return InvalidArgument("'{}': the communicator is stopped", lane.names[var]);
+  }
+  queue.waiting.push_back(std::move(value));
+  lane.last_arrival = Clock::now();
+  list_if_ready(lane);
+  const auto due = lane.last_arrival + std::chrono::milliseconds(options_.wait_ms);
+  if (!ready_.empty() || (!options_.on_demand && due < next_wake_)) work_.notify_one();
+  return Ok();
+}
+
+Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, const Lane& lane,
+                                 const Queue& queue, size_t var) {
+  const auto has_place = [&] {
+    // What a message under construction takes does not count as waiting.
+    const size_t gathered = options_.on_demand || lane.sending ? 0 : merge_limit();
+    return queue.waiting.size() + queue.reserved < static_cast<size_t>(options_.queue) + gathered;
+  };
+  const auto deadline = Clock::now() + std::chrono::milliseconds(options_.deadline_ms);
+  const bool in_time =
+      space_.wait_until(lock, deadline, [&] { return !error_.ok() || stopping_ || has_place(); });
+  if (!error_.ok()) return error_;
+  if (stopping_) return InvalidArgument("'{}': the communicator is stopped", lane.names[var]);
+  if (in_time) return Ok();
+  return {StatusCode::kDistributed,
+          fmt::format("'{}': its queue of {} has been full for {} ms", lane.names[var],
+                      options_.queue, options_.deadline_ms)};
+}
+
+Status SendLanes::flush(int merge, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  flush_merge_ = static_cast<size_t>(merge);
+  for (Lane& lane : lanes_) list_if_ready(lane);
+  work_.notify_all();
+  const Status status = wait_until_empty(lock, deadline);
+  flush_merge_ = 0;
+  MILLRACE_RETURN_IF_ERROR(status);
+  return leftover();
+}
+
+Status SendLanes::wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline deadline) {
+  const auto is_empty = [&] {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [&](const Lane& lane) { return !lane.sending && complete(lane) == 0; });
+  };
+  const bool in_time =
+      space_.wait_until(lock, deadline, [&] { return !error_.ok() || is_empty(); });
+  if (!error_.ok()) return error_;
+  if (in_time) return Ok();
+  for (const Lane& lane : lanes_) {
+    if (lane.sending || complete(lane) > 0)
+      return {StatusCode::kDistributed,
+              fmt::format("'{}' was not sent by the deadline", lane.context->var_name)};
+  }
+  return Ok();
+}
+
+// A context whose vars came unequally often keeps what it cannot send.
+Status SendLanes::leftover() const {
+  for (const Lane& lane : lanes_) {
+    const auto full = std::find_if(lane.queues.begin(), lane.queues.end(),
+                                   [](const Queue& queue) { return !queue.waiting.empty(); });
+    if (full == lane.queues.end()) continue;
+    const auto empty = std::find_if(lane.queues.begin(), lane.queues.end(),
+                                    [](const Queue& queue) { return queue.waiting.empty(); });
+    return InvalidArgument("context '{}': '{}' was sent more often than '{}'",
+                           lane.context->var_name,
+                           lane.names[static_cast<size_t>(full - lane.queues.begin())],
+                           lane.names[static_cast<size_t>(empty - lane.queues.begin())]);
+  }
+  return Ok();
+}
+
+size_t SendLanes::complete(const Lane& lane) const {
+  size_t count = lane.queues.front().waiting.size();
+  for (const Queue& queue : lane.queues) count = std::min(count, queue.waiting.size());
+  return count;
+}
+
+size_t SendLanes::merge_limit() const {
+  return flush_merge_ > 0 ? flush_merge_ : static_cast<size_t>(options_.merge);
+}
+
+void SendLanes::list_if_ready(Lane& lane) {
+  if (lane.sending || lane.listed) return;
+  const size_t count = complete(lane);
+  const bool full = !options_.on_demand && count >= static_cast<size_t>(options_.merge);
+  if (count == 0 || (!full && flush_merge_ == 0)) return;
+  lane.listed = true;
+  ready_.push_back(static_cast<size_t>(&lane - lanes_.data()));
+}
+
+// The lane to empty next, waiting for one; false: the thread is to end.
+bool SendLanes::next(std::unique_lock<std::mutex>& lock, size_t& lane) {
+  while (!abandon_) {
+    auto wake = Clock::now() + kIdleWake;
+    if (ready_.empty() && !options_.on_demand) {
+      const auto now = Clock::now();
+      for (Lane& candidate : lanes_) {
+        if (candidate.sending || complete(candidate) == 0) continue;
+        const auto due = candidate.last_arrival + std::chrono::milliseconds(options_.wait_ms);
+        wake = std::min(wake, due);
+        if (due > now || candidate.listed) continue;
+        candidate.listed = true;
+        ready_.push_back(static_cast<size_t>(&candidate - lanes_.data()));
+      }
+    }
+    if (!ready_.empty()) {
+      lane = ready_.front();
+      ready_.pop_front();
+      return true;
+    }
+    next_wake_ = wake;
+    work_.wait_until(lock, wake);
+  }
+  return false;
+}
+
+void SendLanes::work() {
+  std::unique_lock lock(mutex_);
+  size_t lane = 0;
+  while (next(lock, lane)) run(lock, lane);
+}
+
+void SendLanes::run(std::unique_lock<std::mutex>& lock, size_t index) {
+  Lane& lane = lanes_[index];
+  lane.listed = false;
+  const size_t count = std::min(complete(lane), merge_limit());
+  if (count == 0) return;  // dropped meanwhile
+  lane.sending = true;
+  std::vector<std::vector<Value>> batches(lane.queues.size());
+  for (size_t var = 0; var < batches.size(); ++var) {
+    auto& waiting = lane.queues[var].waiting;
+    for (size_t i = 0; i < count; ++i) {
+      batches[var].push_back(std::move(waiting.front()));
+      waiting.pop_front();
+    }
+  }
+  lock.unlock();
+  space_.notify_all();
+  Status status = send_batches(index, batches);
+  lock.lock();
+  lane.sending = false;
+  if (status.ok()) {
+    ++messages_;
+    batches_ += static_cast<int64_t>(count);
+  } else {
+    fail_locked(
+        std::move(status).with_note(fmt::format("while sending '{}'", lane.context->var_name)));
+  }
+  for (size_t var = 0; var < batches.size(); ++var) {
+    auto& spare = lane.queues[var].spare;
+    for (Value& value : batches[var]) {
+      if (value.initialized() && spare.size() <= static_cast<size_t>(options_.queue))
+        spare.push_back(std::move(value));
+    }
+  }
+  list_if_ready(lane);
+  if (!ready_.empty()) work_.notify_one();
+  space_.notify_all();
+}
+
+Status SendLanes::send_batches(size_t index, std::vector<std::vector<Value>>& batches) {
+  const CommContext& context = *lanes_[index].context;
+  const size_t count = batches.front().size();
+  std::vector<Value> merged;
+  for (std::vector<Value>& values : batches) {
+    MILLRACE_RETURN_IF_ERROR(merge_values(values, !context.aggregate));
+    merged.push_back(std::move(values.front()));
+  }
+  const Status status = send_(index, merged, static_cast<int>(count));
+  for (size_t var = 0; var < batches.size(); ++var) batches[var].front() = std::move(merged[var]);
+  return status;
+}
+
+void SendLanes::drop_all() {
+  for (Lane& lane : lanes_) {
+    lane.listed = false;
+    for (Queue& queue : lane.queues) queue.waiting.clear();
+  }
+  ready_.clear();
+}
+
+void SendLanes::fail_locked(Status status) {
+  if (!error_.ok()) return;
+  error_ = std::move(status);
+  drop_all();
+  space_.notify_all();
+}
+
+void SendLanes::fail(Status status) {
+  const std::lock_guard lock(mutex_);
+  fail_locked(std::move(status));
+}
+
+Status SendLanes::error() const {
+  const std::lock_guard lock(mutex_);
+  return error_;
+}
+
+int64_t SendLanes::messages() const {
+  const std::lock_guard lock(mutex_);
+  return messages_;
+}
+
+int64_t SendLanes::batches() const {
+  const std::lock_guard lock(mutex_);
+  return batches_;
+}
+
+}  // namespace millrace::ps

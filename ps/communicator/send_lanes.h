@@ -1,0 +1,117 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/tensor/value.h"
+#include "ps/communicator/comm_context.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::ps {
+
+/// How lanes gather values.
+struct LaneOptions {
+  int merge = 1;           ///< most batches in one message
+  int queue = 1;           ///< batches that may wait beside those that are gathered or sent
+  int wait_ms = 50;        ///< a message that is not full leaves when nothing came for so long
+  int threads = 1;         ///< that merge and send
+  int deadline_ms = 1000;  ///< longest wait for a place in a queue
+  bool on_demand = false;  ///< nothing leaves before flush()
+};
+
+/// Values on their way out: a bounded queue a var, one lane a context, some threads that empty
+/// them. Messages of one lane leave one after the other, in order.
+///
+/// Thread-safety: push() and flush() from any threads; start() and stop() from one.
+class SendLanes {
+ public:
+  /// Sends one merged message of a lane, and whatever has to follow it before the lane's next one.
+  /// \param values  one for each var of the context \param merged  batches that are in them
+  using Send = std::function<Status(size_t lane, std::span<Value> values, int merged)>;
+
+  /// \param contexts  one a lane; must outlive the lanes
+  SendLanes(std::vector<const CommContext*> contexts, LaneOptions options, Send send);
+  SendLanes(const SendLanes&) = delete;
+  SendLanes& operator=(const SendLanes&) = delete;
+  /// As stop(false).
+  ~SendLanes();
+
+  void start();
+  /// \param flush  send what waits first, as long as the deadline allows; else drop it
+  /// Errors: the first failure; kDistributed for what the deadline cut off; kInvalidArgument for
+  /// values that lack their context's other vars.
+  Status stop(bool flush, Deadline deadline);
+
+  /// Queues a value of var `var` of a lane: a copy of *from, or the value itself if `owned` is not
+  /// null. Waits while the queue is full.
+  /// Errors: the first failure of any lane; kDistributed; those of copy_value().
+  Status push(size_t lane, size_t var, const Value* from, Value* owned);
+  /// Sends everything that waits, at most `merge` batches in a message, and waits until it is gone.
+  /// Errors: as stop().
+  Status flush(int merge, Deadline deadline);
+
+  /// Makes an error the first failure, unless there is one.
+  void fail(Status status);
+  /// The first failure.
+  [[nodiscard]] Status error() const;
+  /// Messages that left, and batches that were in them.
+  [[nodiscard]] int64_t messages() const;
+  [[nodiscard]] int64_t batches() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Queue {
+    std::deque<Value> waiting;
+    std::vector<Value> spare;  ///< memory of values that left
+    size_t reserved = 0;       ///< places of values that are being copied
+  };
+  struct Lane {
+    const CommContext* context = nullptr;
+    std::vector<std::string> names;
+    std::vector<Queue> queues;  ///< one a var
+    Clock::time_point last_arrival;
+    bool sending = false;
+    bool listed = false;  ///< in ready_
+  };
+
+  void work();
+  bool next(std::unique_lock<std::mutex>& lock, size_t& lane);
+  void list_if_ready(Lane& lane);
+  void run(std::unique_lock<std::mutex>& lock, size_t index);
+  [[nodiscard]] Status send_batches(size_t index, std::vector<std::vector<Value>>& batches);
+  Status wait_for_place(std::unique_lock<std::mutex>& lock, const Lane& lane, const Queue& queue,
+                        size_t var);
+  Status wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline deadline);
+  [[nodiscard]] Status leftover() const;
+  [[nodiscard]] size_t complete(const Lane& lane) const;
+  [[nodiscard]] size_t merge_limit() const;
+  void drop_all();
+  void fail_locked(Status status);
+
+  const LaneOptions options_;
+  const Send send_;
+  mutable std::mutex mutex_;
+  std::condition_variable work_;   ///< something may be ready
+  std::condition_variable space_;  ///< something left, or failed
+  std::vector<Lane> lanes_;
+  std::deque<size_t> ready_;
+  std::vector<std::thread> threads_;
+  Clock::time_point next_wake_ = Clock::time_point::max();
+  Status error_;
+  size_t flush_merge_ = 0;  ///< not 0 while flush() or stop() waits
+  bool stopping_ = false;
+  bool abandon_ = false;
+  int64_t messages_ = 0;
+  int64_t batches_ = 0;
+};
+
+}  // namespace millrace::ps
