@@ -35,7 +35,7 @@ THIRD_PARTY = {
     "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
     "zstd": (r"^zstd", "io ps", ""),
     "libzip": (r"^zip\.h$", "io", ""),
-    "xxHash": (r"^xxhash", "io ps transpiler kernels", ""),
+    "xxHash": (r"^xxh(ash|_x86dispatch)", "io ps transpiler kernels", ""),
     "NCCL": (r"^nccl", "executor", ""),
     "Gloo": (r"^gloo/", "executor", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),

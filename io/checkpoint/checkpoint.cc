@@ -1,0 +1,304 @@
+#include "io/checkpoint/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "io/parallel_for.h"
+
+namespace millrace::io {
+namespace {
+
+using Kind = StoredTensor::Kind;
+
+Status of_var(Status status, std::string_view name) {
+  Location location = status.location();
+  location.var = name;
+  return std::move(status).at(std::move(location));
+}
+
+std::span<std::byte> memory(Tensor& tensor) {
+  return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
+}
+
+// Bytes of a bool that are neither 0 nor 1 would be undefined behaviour later; checksums only say
+// that they are what was saved.
+void normalize_bools(Tensor& tensor) {
+  if (tensor.dtype() != DType::kBool) return;
+  for (std::byte& byte : memory(tensor))
+    if (byte != std::byte{0}) byte = std::byte{1};
+}
+
+StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder) {
+  constexpr uint64_t kMaxBytes = uint64_t{1} << 30U;
+  const std::string path = folder + "/" + std::string(kManifestName);
+  StatusOr<std::unique_ptr<ReadableFile>> file = calls.open(path);
+  if (!file.ok()) {
+    if (file.status().code() != StatusCode::kNotFound) return std::move(file).status();
+    return NotFound("no checkpoint: there is no {}, so it was never completed", kManifestName)
+        .in_file(folder);
+  }
+  if ((*file)->size() > kMaxBytes) {
+    return Status(StatusCode::kResource,
+                  fmt::format("a manifest of {} bytes, above {}", (*file)->size(), kMaxBytes))
+        .in_file(path);
+  }
+  std::string text((*file)->size(), '\0');
+  MILLRACE_RETURN_IF_ERROR(
+      (*file)->read(0, std::as_writable_bytes(std::span(text.data(), text.size()))));
+  return text;
+}
+
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+}  // namespace
+
+StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
+                                      const CheckpointLoadOptions& options) {
+  Checkpoint opened;
+  opened.folder_ = without_slash(folder);
+  opened.options_ = options;
+  if (options.calls == nullptr) opened.options_.calls = system_file_calls();
+  FileCalls& calls = *opened.options_.calls;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_manifest(calls, opened.folder_));
+  MILLRACE_ASSIGN_OR_RETURN(
+      opened.manifest_, parse_manifest(text, opened.folder_ + "/" + std::string(kManifestName)));
+  for (const StoredFile& file : opened.manifest_.files) {
+    const std::string path = opened.folder_ + "/" + file.name;
+    MILLRACE_ASSIGN_OR_RETURN(auto readable, calls.open(path));
+    if (readable->size() != file.size) {
+      return InvalidData("expected {} bytes, found {}", file.size, readable->size()).in_file(path);
+    }
+    opened.files_.push_back(std::move(readable));
+  }
+  return opened;
+}
+
+StatusOr<const StoredTensor*> Checkpoint::find(std::string_view name) const {
+  const StoredTensor* const tensor = manifest_.find(name);
+  if (tensor != nullptr) return tensor;
+  std::vector<std::string_view> names;
+  for (const StoredTensor& each : manifest_.tensors) names.push_back(each.name);
+  Status status = of_var(NotFound("the checkpoint has no such tensor"), name).in_file(folder_);
+  const std::string nearest = nearest_name(name, names);
+  return nearest.empty() ? status
+                         : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+}
+
+Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
+                              std::span<std::byte> to) const {
+  const ReadableFile& file = *files_[static_cast<size_t>(stored.file)];
+  const uint64_t begin = stored.begin + block * manifest_.block_bytes;
+  MILLRACE_RETURN_IF_ERROR(of_var(file.read(begin, to), owner));
+  const Checksum found = checksum_of(std::span<const std::byte>(to));
+  const Checksum expected = stored.blocks[block];
+  if (found == expected) return Ok();
+  return of_var(InvalidData("the bytes from {} on are not what was saved: expected checksum {}, "
+                            "found {}",
+                            begin, expected.text(), found.text()),
+                owner)
+      .in_file(file.path());
+}
+
+Status Checkpoint::read_stored(const StoredBytes& stored, const std::string& owner,
+                               std::span<std::byte> to) const {
+  return parallel_for(options_.threads, stored.blocks.size(), [&](size_t block) {
+    const uint64_t begin = block * manifest_.block_bytes;
+    const uint64_t size = std::min(manifest_.block_bytes, stored.size() - begin);
+    return read_block(stored, block, owner, to.subspan(begin, size));
+  });
+}
+
+// Goes over the blocks of the chunk that have something of the box. A block of which everything
+// lies in one piece in the result is read into its place, others through memory of their own.
+Status Checkpoint::read_chunk(const StoredTensor& tensor, const StoredChunk& chunk, const Box& box,
+                              std::span<std::byte> to) const {
+  const Runs runs(chunk.box, box, dtype_size(tensor.dtype));
+  const auto run_bytes = runs.bytes();
+  const auto run_block = [&](size_t block) -> Status {
+    const auto begin = static_cast<int64_t>(block * manifest_.block_bytes);
+    const auto end = std::min(begin + static_cast<int64_t>(manifest_.block_bytes),
+                              static_cast<int64_t>(chunk.data.size()));
+    int64_t run = runs.first_behind(begin);
+    if (run == runs.count() || runs.from(run) >= end) return Ok();
+    if (runs.from(run) <= begin && runs.from(run) + run_bytes >= end) {
+      const auto at = static_cast<size_t>(runs.to(run) + begin - runs.from(run));
+      return read_block(chunk.data, block, tensor.name,
+                        to.subspan(at, static_cast<size_t>(end - begin)));
+    }
+    std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
+    MILLRACE_RETURN_IF_ERROR(read_block(chunk.data, block, tensor.name, bytes));
+    for (; run < runs.count() && runs.from(run) < end; ++run) {
+      const int64_t from = std::max(runs.from(run), begin);
+      const int64_t size = std::min(runs.from(run) + run_bytes, end) - from;
+      std::memcpy(to.data() + runs.to(run) + (from - runs.from(run)), bytes.data() + (from - begin),
+                  static_cast<size_t>(size));
+    }
+    return Ok();
+  };
+  return parallel_for(options_.threads, chunk.data.blocks.size(), run_block);
+}
+
+Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std::byte> to) const {
+  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(name));
+  if (tensor->kind != Kind::kDense)
+    return of_var(InvalidArgument("selected rows have no boxes"), name).in_file(folder_);
+  if (Status status = check_inside(box, tensor->dims); !status.ok())
+    return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
+  if (to.size() != static_cast<size_t>(box.numel() * dtype_size(tensor->dtype)))
+    return of_var(InvalidArgument("memory of {} bytes for the part {}", to.size(), box.text()),
+                  name);
+  for (const StoredChunk& chunk : tensor->chunks) {
+    if (overlap(chunk.box, box)) MILLRACE_RETURN_IF_ERROR(read_chunk(*tensor, chunk, box, to));
+  }
+  return Ok();
+}
+
+StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) const {
+  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
+  // Before memory of that size is asked for.
+  if (Status status = check_inside(box, stored->dims); !status.ok())
+    return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(stored->dtype, box.shape));
+  MILLRACE_RETURN_IF_ERROR(read_box(name, box, memory(tensor)));
+  normalize_bools(tensor);
+  return tensor;
+}
+
+StatusOr<Value> Checkpoint::load(std::string_view name) const {
+  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
+  Value value;
+  if (stored->kind == Kind::kSelectedRows) {
+    MILLRACE_ASSIGN_OR_RETURN(value.as<SelectedRows>(), load_rows(name, {}));
+    return value;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(value.as<Tensor>(), load_box(name, Box::whole(stored->dims)));
+  value.as<Tensor>().set_lod(stored->lod);
+  return value;
+}
+
+StatusOr<SelectedRows> Checkpoint::load_rows(std::string_view name,
+                                             const std::function<bool(int64_t)>& wanted) const {
+  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
+  if (stored->kind != Kind::kSelectedRows)
+    return of_var(InvalidArgument("expected selected rows, found a dense tensor"), name)
+        .in_file(folder_);
+  SelectedRows result;
+  result.height = stored->height;
+  // First the numbers, which say how much memory the rows take.
+  std::vector<std::vector<int64_t>> numbers;
+  for (const StoredChunk& chunk : stored->chunks) {
+    auto& rows = numbers.emplace_back(static_cast<size_t>(chunk.box.shape[0]));
+    MILLRACE_RETURN_IF_ERROR(
+        read_stored(chunk.rows, stored->name, std::as_writable_bytes(std::span(rows))));
+    for (const int64_t row : rows) {
+      if (row < 0 || (stored->height > 0 && row >= stored->height)) {
+        return of_var(InvalidData("row {}: expected 0 to {}", row, stored->height - 1), name)
+            .in_file(folder_);
+      }
+      if (!wanted || wanted(row)) result.rows.push_back(row);
+    }
+  }
+  Dims dims = stored->dims;
+  dims[0] = static_cast<int64_t>(result.rows.size());
+  MILLRACE_ASSIGN_OR_RETURN(result.value, Tensor::create(stored->dtype, dims));
+  // Then runs of neighbours that are wanted.
+  Box from = Box::whole(stored->dims);
+  const auto row_bytes = static_cast<size_t>(Box::whole(llvm::ArrayRef(dims).drop_front()).numel() *
+                                             dtype_size(stored->dtype));
+  int64_t taken = 0;
+  for (size_t i = 0; i < stored->chunks.size(); ++i) {
+    const StoredChunk& chunk = stored->chunks[i];
+    const std::vector<int64_t>& rows = numbers[i];
+    for (size_t begin = 0; begin < rows.size();) {
+      if (wanted && !wanted(rows[begin])) {
+        ++begin;
+        continue;
+      }
+      size_t end = begin + 1;
+      while (end < rows.size() && (!wanted || wanted(rows[end]))) ++end;
+      from.offset[0] = chunk.box.offset[0] + static_cast<int64_t>(begin);
+      from.shape[0] = static_cast<int64_t>(end - begin);
+      const auto to =
+          memory(result.value)
+              .subspan(static_cast<size_t>(taken) * row_bytes, (end - begin) * row_bytes);
+      if (!to.empty()) MILLRACE_RETURN_IF_ERROR(read_chunk(*stored, chunk, from, to));
+      taken += from.shape[0];
+      begin = end;
+    }
+  }
+  normalize_bools(result.value);
+  return result;
+}
+
+StatusOr<std::string> Checkpoint::load_record(std::string_view name, int32_t rank) const {
+  const StoredRecord* const record = manifest_.find_record(name, rank);
+  if (record == nullptr)
+    return NotFound("the checkpoint has no record '{}' of rank {}", name, rank).in_file(folder_);
+  std::string bytes(record->data.size(), '\0');
+  MILLRACE_RETURN_IF_ERROR(read_stored(
+      record->data, record->name, std::as_writable_bytes(std::span(bytes.data(), bytes.size()))));
+  return bytes;
+}
+
+Status Checkpoint::verify_file(size_t index, const std::function<void(uint64_t)>& progress) const {
+  const ReadableFile& file = *files_[index];
+  ChecksumStream stream;
+  std::vector<std::byte> bytes(
+      std::min<uint64_t>(std::max<uint64_t>(manifest_.block_bytes, 1), file.size()));
+  for (uint64_t at = 0; at < file.size(); at += bytes.size()) {
+    const std::span<std::byte> piece =
+        std::span(bytes).first(std::min<uint64_t>(bytes.size(), file.size() - at));
+    MILLRACE_RETURN_IF_ERROR(file.read(at, piece));
+    stream.add(piece);
+    if (progress) progress(piece.size());
+  }
+  const Checksum expected = manifest_.files[index].checksum;
+  const Checksum found = stream.value();
+  if (found == expected) return Ok();
+  return InvalidData("expected checksum {}, found {}", expected.text(), found.text())
+      .in_file(file.path());
+}
+
+std::vector<Status> Checkpoint::verify(const std::function<void(uint64_t)>& progress) const {
+  std::vector<Status> of_files(files_.size());
+  // The body never fails: every file is looked at.
+  static_cast<void>(parallel_for(options_.threads, files_.size(), [&](size_t i) {
+                      of_files[i] = verify_file(i, progress);
+                      return Ok();
+                    }).ok());
+  std::vector<Status> wrong;
+  std::vector<bool> bad;
+  for (Status& status : of_files) {
+    bad.push_back(!status.ok());
+    if (!status.ok()) wrong.push_back(std::move(status));
+  }
+  // Which tensors: their own blocks say so.
+  const auto look = [&](const StoredBytes& stored, const std::string& owner) {
+    if (stored.blocks.empty() || !bad[static_cast<size_t>(stored.file)]) return;
+    std::vector<std::byte> block;
+    for (uint64_t i = 0; i < stored.blocks.size(); ++i) {
+      const uint64_t begin = i * manifest_.block_bytes;
+      block.resize(std::min(manifest_.block_bytes, stored.size() - begin));
+      if (Status status = read_block(stored, i, owner, block); !status.ok())
+        wrong.push_back(std::move(status));
+    }
+  };
+  for (const StoredTensor& tensor : manifest_.tensors) {
+    for (const StoredChunk& chunk : tensor.chunks) {
+      look(chunk.data, tensor.name);
+      look(chunk.rows, tensor.name);
+    }
+  }
+  for (const StoredRecord& record : manifest_.records) look(record.data, record.name);
+  return wrong;
+}
+
+}  // namespace millrace::io

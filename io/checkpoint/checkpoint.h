@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/tensor/value.h"
+#include "io/checkpoint/box.h"
+#include "io/checkpoint/file_calls.h"
+#include "io/checkpoint/manifest.h"
+
+/// Reading checkpoints, by any number of ranks, in any layout, whoever wrote them.
+namespace millrace::io {
+
+/// How a checkpoint is read.
+struct CheckpointLoadOptions {
+  int threads = 1;                             ///< that read at the same time; >= 1
+  std::shared_ptr<FileCalls> calls = nullptr;  ///< null: those of the system
+};
+
+/// A checkpoint that is complete: its manifest has been read and checked, its data files are there
+/// and as long as the manifest says.
+///
+/// Every byte that is handed out has been compared with its checksum. Memory besides the results:
+/// the manifest, and one block (1 MiB by default) for each thread. Thread-safety: concurrent
+/// readers.
+class Checkpoint {
+ public:
+  /// \param folder  with manifest.json
+  /// Errors: kNotFound if there is no manifest or a file is missing; kInvalidData for a manifest
+  /// that is corrupt, a file of another size, and symbolic links; kUnimplemented for a manifest of
+  /// another version; kIo.
+  static StatusOr<Checkpoint> open(const std::string& folder,
+                                   const CheckpointLoadOptions& options = {});
+
+  [[nodiscard]] const std::string& folder() const { return folder_; }
+  [[nodiscard]] const Manifest& manifest() const { return manifest_; }
+
+  /// A whole tensor or table, LoD included.
+  /// Errors: kNotFound with the name; kInvalidData with file, tensor, expected and found for bytes
+  /// that differ from what was saved; kResource, kIo.
+  [[nodiscard]] StatusOr<Value> load(std::string_view name) const;
+
+  /// A part of a dense tensor; reads no block of the files that has nothing of it.
+  /// Errors: also kInvalidArgument for a box outside the tensor or selected rows.
+  [[nodiscard]] StatusOr<Tensor> load_box(std::string_view name, const Box& box) const;
+
+  /// The same into memory of the caller, row-major. \param to  exactly as long as the box
+  Status read_box(std::string_view name, const Box& box, std::span<std::byte> to) const;
+
+  /// The rows of a table for which `wanted` says so, in the order in which they are stored. An
+  /// empty `wanted` takes all. Errors: also kInvalidArgument for a dense tensor.
+  [[nodiscard]] StatusOr<SelectedRows> load_rows(std::string_view name,
+                                                 const std::function<bool(int64_t)>& wanted) const;
+
+  /// Bytes that a rank had saved under a name.
+  [[nodiscard]] StatusOr<std::string> load_record(std::string_view name, int32_t rank = 0) const;
+
+  /// Reads every file and compares it with its checksums, down to the blocks of the tensors.
+  /// \param progress  called with the bytes read since, from any thread; may be null
+  /// \returns everything that is wrong; empty if nothing is
+  [[nodiscard]] std::vector<Status> verify(
+      const std::function<void(uint64_t)>& progress = {}) const;
+
+ private:
+  Checkpoint() = default;
+
+  [[nodiscard]] StatusOr<const StoredTensor*> find(std::string_view name) const;
+  Status read_stored(const StoredBytes& stored, const std::string& owner,
+                     std::span<std::byte> to) const;
+  Status read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
+                    std::span<std::byte> to) const;
+  Status read_chunk(const StoredTensor& tensor, const StoredChunk& chunk, const Box& box,
+                    std::span<std::byte> to) const;
+  [[nodiscard]] Status verify_file(size_t index,
+                                   const std::function<void(uint64_t)>& progress) const;
+
+  std::string folder_;
+  Manifest manifest_;
+  CheckpointLoadOptions options_;
+  std::vector<std::unique_ptr<ReadableFile>> files_;
+};
+
+/// A tensor that load_state_dict() fills.
+struct LoadTarget {
+  std::string name;
+  Value* value = nullptr;
+  /// Absent: the whole tensor. Else this part of a dense one.
+  std::optional<Box> box;
+  /// Of selected rows: the rows to take; empty: all.
+  std::function<bool(int64_t)> rows;
+  /// Absent: any.
+  std::optional<DType> dtype;
+  std::optional<Dims> dims;  ///< of the whole tensor; -1 fits any extent
+};
+
+/// What load_state_dict() accepts.
+struct LoadStateOptions {
+  bool allow_missing = false;    ///< targets that the checkpoint does not have keep their values
+  bool allow_unexpected = true;  ///< the checkpoint may have tensors that are no target
+};
+
+/// Fills all targets or none: the values are replaced when everything has been read and verified.
+/// Errors: those of Checkpoint; kInvalidData for another dtype or shape than the target's, and for
+/// tensors that are no target where that is not allowed.
+/// Source: seed 003, spec/checkpoint.md sections 3, 6 and 7.
+Status load_state_dict(const Checkpoint& checkpoint, const std::vector<LoadTarget>& targets,
+                       const LoadStateOptions& options = {});
+
+}  // namespace millrace::io

@@ -1,0 +1,199 @@
+#include "io/checkpoint/file_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status failed(const char* what, int code, const std::string& path) {
+  const std::string text = std::generic_category().message(code);
+  if (code == ENOENT || code == ENOTDIR) return NotFound("{}: {}", what, text).in_file(path);
+  if (code == EEXIST) return Status(StatusCode::kUsage, "the file exists already").in_file(path);
+  if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+    return Status(StatusCode::kResource, fmt::format("{}: {}", what, text)).in_file(path);
+  return IoError("{}: {}", what, text).in_file(path);
+}
+
+class SystemWritable final : public WritableFile {
+ public:
+  SystemWritable(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~SystemWritable() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Status write(std::span<const std::string_view> pieces) override {
+    constexpr size_t kBatch = 64;  // below IOV_MAX
+    std::array<iovec, kBatch> batch{};
+    size_t next = 0;
+    size_t skipped = 0;  // of the piece at next
+    while (next < pieces.size()) {
+      const size_t count = std::min(kBatch, pieces.size() - next);
+      for (size_t i = 0; i < count; ++i) {
+        const std::string_view piece = pieces[next + i].substr(i == 0 ? skipped : 0);
+        batch[i] = {const_cast<char*>(piece.data()), piece.size()};
+      }
+      const ssize_t done = ::writev(fd_, batch.data(), static_cast<int>(count));
+      if (done < 0 && errno == EINTR) continue;
+      if (done < 0) return failed("cannot write", errno, path_);
+      size_t written = static_cast<size_t>(done) + skipped;
+      while (next < pieces.size() && written >= pieces[next].size())
+        written -= pieces[next++].size();
+      skipped = written;
+    }
+    return Ok();
+  }
+
+  Status sync() override { return ::fsync(fd_) == 0 ? Ok() : failed("cannot flush", errno, path_); }
+
+  Status close() override {
+    if (fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0) return Ok();
+    return failed("cannot write", errno, path_);
+  }
+
+ private:
+  int fd_;
+  std::string path_;
+};
+
+class SystemReadable final : public ReadableFile {
+ public:
+  SystemReadable(int fd, std::string path, uint64_t size)
+      : fd_(fd), path_(std::move(path)), size_(size) {}
+  ~SystemReadable() override { ::close(fd_); }
+
+  [[nodiscard]] const std::string& path() const override { return path_; }
+  [[nodiscard]] uint64_t size() const override { return size_; }
+
+  Status read(uint64_t offset, std::span<std::byte> to) const override {
+    while (!to.empty()) {
+      const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return failed("cannot read", errno, path_);
+      if (got == 0) {
+        return InvalidData("expected {} more bytes at byte {}, found the end of the file",
+                           to.size(), offset)
+            .in_file(path_);
+      }
+      offset += static_cast<uint64_t>(got);
+      to = to.subspan(static_cast<size_t>(got));
+    }
+    return Ok();
+  }
+
+ private:
+  int fd_;
+  std::string path_;
+  uint64_t size_;
+};
+
+class SystemFileCalls final : public FileCalls {
+ public:
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path, uint64_t bytes) override {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0) return failed("cannot create", errno, path);
+    std::unique_ptr<WritableFile> file = std::make_unique<SystemWritable>(fd, path);
+    // Room on the disk in one piece, and a full disk is known before anything is written. File
+    // systems that cannot do it say so, and then writing finds out.
+    constexpr uint64_t kWorthIt = uint64_t{1} << 20U;
+    if (bytes >= kWorthIt &&
+        ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+        (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
+      Status status = failed("cannot write", errno, path);
+      ::unlink(path.c_str());
+      return status;
+    }
+    return file;
+  }
+
+  StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
+    // O_NONBLOCK: opening a FIFO must not wait for its writer.
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
+    if (fd < 0 && errno == ELOOP)
+      return InvalidData("expected a regular file, found a symbolic link").in_file(path);
+    if (fd < 0) return failed("cannot open", errno, path);
+    struct stat facts {};
+    const bool known = ::fstat(fd, &facts) == 0;
+    if (known && S_ISREG(facts.st_mode)) {
+      std::unique_ptr<ReadableFile> file =
+          std::make_unique<SystemReadable>(fd, path, static_cast<uint64_t>(facts.st_size));
+      return file;
+    }
+    const int code = errno;
+    ::close(fd);
+    if (!known) return failed("cannot read", code, path);
+    return InvalidData("expected a regular file, found {}",
+                       S_ISDIR(facts.st_mode) ? "a folder" : "a device, FIFO or socket")
+        .in_file(path);
+  }
+
+  Status rename(const std::string& from, const std::string& to) override {
+    if (::rename(from.c_str(), to.c_str()) == 0) return Ok();
+    return failed("cannot rename the temporary file", errno, to);
+  }
+
+  Status remove(const std::string& path) override {
+    if (::unlink(path.c_str()) == 0 || errno == ENOENT) return Ok();
+    return failed("cannot remove", errno, path);
+  }
+
+  Status remove_folder(const std::string& path) override {
+    if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return Ok();
+    return failed("cannot remove", errno, path);
+  }
+
+  Status make_folder(const std::string& path) override {
+    std::error_code error;
+    fs::create_directories(path, error);
+    if (!error) return Ok();
+    if (error.value() == EEXIST || error.value() == ENOTDIR)
+      return InvalidData("expected a folder, found a file").in_file(path);
+    return failed("cannot create the folder", error.value(), path);
+  }
+
+  Status sync_folder(const std::string& path) override {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return failed("cannot open the folder", errno, path);
+    const int result = ::fsync(fd);
+    const int code = errno;
+    ::close(fd);
+    // Some file systems cannot flush folders.
+    if (result != 0 && code != EINVAL) return failed("cannot flush the folder", code, path);
+    return Ok();
+  }
+
+  StatusOr<std::vector<std::string>> list(const std::string& path) override {
+    std::vector<std::string> names;
+    std::error_code error;
+    for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+      names.push_back(it->path().filename().string());
+    if (error) return failed("cannot list", error.value(), path);
+    std::ranges::sort(names);
+    return names;
+  }
+};
+
+}  // namespace
+
+WritableFile::~WritableFile() = default;
+ReadableFile::~ReadableFile() = default;
+FileCalls::~FileCalls() = default;
+
+std::shared_ptr<FileCalls> system_file_calls() {
+  return std::make_shared<SystemFileCalls>();
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,132 @@
+#include "io/checkpoint/folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "io/checkpoint/write_parts.h"
+
+namespace millrace::io {
+namespace {
+
+constexpr std::string_view kPrefix = "step-";
+
+std::optional<int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.begin(), name.end(), step);
+  const bool canonical = name == "0" || (!name.empty() && name.front() != '0');
+  if (error != std::errc() || end != name.end() || step < 0 || !canonical) return std::nullopt;
+  return step;
+}
+
+std::shared_ptr<FileCalls> or_system(const std::shared_ptr<FileCalls>& calls) {
+  return calls == nullptr ? system_file_calls() : calls;
+}
+
+// Removes the files that checkpoints are made of, and the folder if nothing else is in it.
+Status remove_checkpoint(FileCalls& calls, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + std::string(kManifestName)));
+  MILLRACE_RETURN_IF_ERROR(calls.sync_folder(folder));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls.list(folder));
+  bool others = false;
+  for (const std::string& name : names) {
+    if (generation_of(name) || name == kTemporaryManifest) {
+      MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + name));
+    } else {
+      others = true;
+    }
+  }
+  return others ? Ok() : calls.remove_folder(folder);
+}
+
+}  // namespace
+
+std::string checkpoint_folder(const std::string& root, int64_t step) {
+  const bool slash = !root.empty() && root.back() == '/';
+  return fmt::format("{}{}{}{}", root, slash ? "" : "/", kPrefix, step);
+}
+
+StatusOr<std::vector<CheckpointEntry>> list_checkpoints(const std::string& root,
+                                                        const std::shared_ptr<FileCalls>& calls) {
+  const std::shared_ptr<FileCalls> used = or_system(calls);
+  StatusOr<std::vector<std::string>> names = used->list(root);
+  std::vector<CheckpointEntry> entries;
+  if (!names.ok()) {
+    if (names.status().code() == StatusCode::kNotFound) return entries;
+    return std::move(names).status();
+  }
+  for (const std::string& name : *names) {
+    const auto step = step_of(name);
+    if (!step) continue;
+    const std::string folder = checkpoint_folder(root, *step);
+    StatusOr<std::vector<std::string>> inside = used->list(folder);
+    if (!inside.ok()) continue;  // no folder, or removed meanwhile
+    entries.push_back({*step, folder, std::ranges::binary_search(*inside, kManifestName)});
+  }
+  std::ranges::sort(entries, {}, &CheckpointEntry::step);
+  return entries;
+}
+
+Status save_checkpoint(const LocalState& state, const std::string& root, int64_t step,
+                       Gather& gather, CheckpointSaveOptions options, int keep_last,
+                       std::string* warning) {
+  if (step < 0) return InvalidArgument("step {}: expected 0 or more", step);
+  options.step = step;
+  MILLRACE_RETURN_IF_ERROR(save_state_dict(state, checkpoint_folder(root, step), gather, options));
+  if (keep_last <= 0 || gather.rank() != options.coordinator) return Ok();
+  const Status removed = collect_garbage(root, keep_last, false, false, options.calls).status();
+  if (!removed.ok() && warning != nullptr) *warning = removed.to_string();
+  return Ok();
+}
+
+Status save_checkpoint(const LocalState& state, const std::string& root, int64_t step,
+                       CheckpointSaveOptions options, int keep_last, std::string* warning) {
+  SingleRank alone;
+  return save_checkpoint(state, root, step, alone, std::move(options), keep_last, warning);
+}
+
+StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool verify,
+                                              const CheckpointLoadOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
+                            list_checkpoints(root, options.calls));
+  std::vector<Status> skipped;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!entry->complete) continue;
+    StatusOr<Checkpoint> checkpoint = Checkpoint::open(entry->folder, options);
+    if (checkpoint.ok() && verify) {
+      std::vector<Status> wrong = checkpoint->verify();
+      if (!wrong.empty()) checkpoint = std::move(wrong.front());
+    }
+    if (checkpoint.ok())
+      return LastCheckpoint{entry->step, *std::move(checkpoint), std::move(skipped)};
+    skipped.push_back(std::move(checkpoint).status());
+  }
+  Status none = NotFound("there is no checkpoint that can be loaded").in_file(root);
+  for (const Status& status : skipped)
+    none = std::move(none).with_note(status.location().to_string() + ": " + status.message());
+  return none;
+}
+
+StatusOr<Garbage> collect_garbage(const std::string& root, int keep, bool all_incomplete,
+                                  bool dry_run, const std::shared_ptr<FileCalls>& calls) {
+  if (keep < 1) return InvalidArgument("keep {}: expected at least 1 checkpoint", keep);
+  const std::shared_ptr<FileCalls> used = or_system(calls);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
+                            list_checkpoints(root, used));
+  int complete = 0;
+  Garbage garbage;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (entry->complete) ++complete;
+    const bool old = entry->complete ? complete > keep : complete > 0 || all_incomplete;
+    (old ? garbage.removed : garbage.kept).push_back(*entry);
+    if (old && !dry_run) MILLRACE_RETURN_IF_ERROR(remove_checkpoint(*used, entry->folder));
+  }
+  std::ranges::reverse(garbage.removed);
+  std::ranges::reverse(garbage.kept);
+  return garbage;
+}
+
+}  // namespace millrace::io

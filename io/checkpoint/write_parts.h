@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "io/checkpoint/json.h"
+#include "io/checkpoint/manifest.h"
+#include "io/checkpoint/plan.h"
+#include "io/checkpoint/save.h"
+
+/// The data files that one rank writes, and how they become a manifest.
+namespace millrace::io {
+
+/// Name of the manifest before it is complete.
+inline constexpr std::string_view kTemporaryManifest = "manifest.json.tmp";
+
+/// "data-<rank>-<part>.safetensors"; later generations in one folder, which replace earlier ones,
+/// have their number before the ending.
+std::string data_file_name(int32_t rank, size_t part, int64_t generation);
+/// The generation of a data file; nullopt for a name that is none.
+std::optional<int64_t> generation_of(std::string_view name);
+
+/// What a rank has written.
+struct WrittenParts {
+  struct Chunk {
+    size_t chunk = 0;  ///< index in SavePlan::chunks
+    StoredBytes data;
+    StoredBytes rows;
+    Lod lod;
+  };
+  std::vector<StoredFile> files;
+  std::vector<Chunk> chunks;          ///< StoredBytes::file is an index in `files`
+  std::vector<StoredRecord> records;  ///< likewise
+};
+
+/// Writes the chunks that a rank owns and its records.
+class WriteParts {
+ public:
+  WriteParts(FileCalls& calls, std::string folder, const CheckpointSaveOptions& options)
+      : calls_(calls), folder_(std::move(folder)), options_(options) {}
+
+  StatusOr<WrittenParts> write(const LocalState& state, const SavePlan& plan, int32_t rank,
+                               int64_t generation);
+  /// Names of the files that may be there, also after an error.
+  [[nodiscard]] const std::vector<std::string>& created() const { return created_; }
+
+ private:
+  FileCalls& calls_;
+  std::string folder_;
+  const CheckpointSaveOptions& options_;
+  std::vector<std::string> created_;
+};
+
+/// Text form, for Gather.
+std::string parts_text(const WrittenParts& parts);
+StatusOr<WrittenParts> parse_parts(const JsonValue& value);
+
+/// The manifest of what all ranks have written. Errors: kInternal for a chunk that nobody wrote.
+StatusOr<Manifest> join_parts(const SavePlan& plan, const std::vector<WrittenParts>& ranks);
+
+}  // namespace millrace::io

@@ -1,0 +1,214 @@
+// What is saved is loaded again, bit by bit: all element types, ranks 0 to 6, empty tensors, LoD,
+// selected rows and records; and what cannot be saved is refused with the var.
+#include <gmock/gmock.h>
+
+#include "io/checkpoint/folder.h"
+#include "tests/io/checkpoint/states.h"
+#include "tests/io/temp_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using testing::counting;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::outcome;
+using testing::same_bits;
+using testing::TempFolder;
+
+Value filled(DType dtype, const Dims& dims) {
+  Value value;
+  Tensor& tensor = value.as<Tensor>();
+  EXPECT_TRUE(tensor.resize(dtype, dims).ok());
+  for (int64_t i = 0; i < tensor.bytes(); ++i)
+    tensor.raw()[i] = std::byte(dtype == DType::kBool ? i % 2 : i * 7 + 1);
+  return value;
+}
+
+TEST(CheckpointRoundTrip, AllTypesAndRanks) {
+  const TempFolder folder;
+  std::vector<std::pair<std::string, Value>> values;
+  for (const DType dtype :
+       {DType::kBool, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kFloat32,
+        DType::kFloat64, DType::kUint8, DType::kInt8, DType::kBfloat16, DType::kComplex64})
+    values.emplace_back("t." + std::string(dtype_name(dtype)), filled(dtype, {3, 5}));
+  Dims dims;
+  for (int rank = 0; rank <= 6; ++rank) {
+    values.emplace_back("rank" + std::to_string(rank), filled(DType::kFloat32, dims));
+    dims.push_back(rank % 2 + 2);
+  }
+  values.emplace_back("empty", filled(DType::kFloat32, {0, 4}));
+  values.emplace_back("name/with \"odd\" #0_0 \xC3\xA9", filled(DType::kFloat32, {1}));
+  LocalState state;
+  for (const auto& [name, value] : values) state.add(name, value);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  EXPECT_EQ(checkpoint->manifest().tensors.size(), values.size());
+  for (const auto& [name, value] : values) {
+    const auto loaded = checkpoint->load(name);
+    ASSERT_EQ(outcome(loaded), "ok") << name;
+    EXPECT_TRUE(same_bits(*loaded->get_if<Tensor>(), *value.get_if<Tensor>())) << name;
+  }
+  EXPECT_TRUE(checkpoint->verify().empty());
+}
+
+TEST(CheckpointRoundTrip, LodRowsRecordsAndNotes) {
+  const TempFolder folder;
+  Value sequence = counting({5, 2});
+  sequence.as<Tensor>().set_lod(Lod({{0, 1, 2}, {0, 2, 5}}));
+  Value table;
+  table.as<SelectedRows>() = {{7, 2, 7}, 10, std::move(counting({3, 4}).as<Tensor>())};
+  const std::string record("one\0two", 7);
+  LocalState state;
+  state.add("sequence", sequence);
+  state.add("table", table);
+  state.add_record("sequences", record);
+  state.add_record("nothing", "");
+  state.user["job"] = "a job\nof two lines";
+  ASSERT_EQ(outcome(save_checkpoint(state, folder / "root", 12)), "ok");
+
+  const auto last = open_last_checkpoint(folder / "root");
+  ASSERT_EQ(outcome(last), "ok");
+  EXPECT_EQ(last->step, 12);
+  const Checkpoint& checkpoint = last->checkpoint;
+  EXPECT_EQ(checkpoint.manifest().user.at("job"), "a job\nof two lines");
+  const auto loaded = checkpoint.load("sequence");
+  ASSERT_EQ(outcome(loaded), "ok");
+  EXPECT_EQ(loaded->get_if<Tensor>()->lod(), sequence.get_if<Tensor>()->lod());
+  const auto rows = checkpoint.load("table");
+  ASSERT_EQ(outcome(rows), "ok");
+  EXPECT_THAT(rows->get_if<SelectedRows>()->rows, ElementsAre(7, 2, 7));
+  EXPECT_EQ(rows->get_if<SelectedRows>()->height, 10);
+  const auto sevens = checkpoint.load_rows("table", [](int64_t row) { return row == 7; });
+  ASSERT_EQ(outcome(sevens), "ok");
+  EXPECT_THAT(sevens->value.values<float>(), ElementsAre(0, 1, 2, 3, 8, 9, 10, 11));
+  EXPECT_EQ(*checkpoint.load_record("sequences"), record);
+  EXPECT_EQ(*checkpoint.load_record("nothing"), "");
+  EXPECT_THAT(outcome(checkpoint.load_record("sequences", 1)), HasSubstr("'sequences' of rank 1"));
+}
+
+TEST(CheckpointRoundTrip, SameStateSameBytes) {
+  const TempFolder folder;
+  const Value a = counting({100});
+  const Value b = counting({7, 3}, 5);
+  for (const char* name : {"one", "two"}) {
+    LocalState state;
+    state.add("b", b);
+    state.add("a", a);
+    ASSERT_EQ(outcome(save_state_dict(state, folder / name)), "ok");
+  }
+  for (const char* file : {"/manifest.json", "/data-0-0.safetensors"}) {
+    EXPECT_EQ(testing::bytes_of(folder / "one" + file), testing::bytes_of(folder / "two" + file));
+  }
+}
+
+TEST(CheckpointRoundTrip, SplitsOverFiles) {
+  const TempFolder folder;
+  std::vector<Value> values;
+  for (int i = 0; i < 10; ++i) values.push_back(counting({100}, static_cast<float>(i)));
+  LocalState state;
+  for (size_t i = 0; i < values.size(); ++i) state.add("v" + std::to_string(i), values[i]);
+  CheckpointSaveOptions options;
+  options.max_file_bytes = 1000;
+  options.threads = 3;
+  options.block_bytes = 64;
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c", options)), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c", {.threads = 3});
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  EXPECT_EQ(checkpoint->manifest().files.size(), 5);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto loaded = checkpoint->load("v" + std::to_string(i));
+    ASSERT_EQ(outcome(loaded), "ok");
+    EXPECT_TRUE(same_bits(*loaded->get_if<Tensor>(), *values[i].get_if<Tensor>()));
+  }
+}
+
+TEST(CheckpointRoundTrip, ReplacesOnlyIfToldTo) {
+  const TempFolder folder;
+  const Value first = counting({4});
+  const Value second = counting({4}, 10);
+  LocalState state;
+  state.add("v", first);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  LocalState other;
+  other.add("v", second);
+  EXPECT_THAT(outcome(save_state_dict(other, folder / "c")), HasSubstr("there is a checkpoint"));
+  CheckpointSaveOptions options;
+  options.replace = Replace::kYes;
+  ASSERT_EQ(outcome(save_state_dict(other, folder / "c", options)), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  EXPECT_TRUE(same_bits(*checkpoint->load("v")->get_if<Tensor>(), *second.get_if<Tensor>()));
+  EXPECT_THAT(*system_file_calls()->list(folder / "c"),
+              ElementsAre("data-0-0-1.safetensors", "manifest.json"));
+}
+
+TEST(CheckpointRoundTrip, RefusesWhatCannotBeSaved) {
+  const TempFolder folder;
+  const auto refusal = [&](const LocalState& state) {
+    return outcome(save_state_dict(state, folder / "c"));
+  };
+  const Value nothing;
+  const Value some = counting({4});
+  Value strings;
+  strings.as<Strings>() = {"a"};
+  LocalState state;
+  state.add("v", nothing);
+  EXPECT_THAT(refusal(state), HasSubstr("'v': the var has no value to save"));
+  state.tensors[0].value = &strings;
+  EXPECT_THAT(refusal(state), HasSubstr("dense tensors and selected rows"));
+  state.tensors[0] = {"v", &some, Dims{8}, Dims{5}, false};
+  EXPECT_THAT(refusal(state), HasSubstr("expected a part of a tensor of shape [8]"));
+  state.tensors[0] = {"v", &some, Dims{8}, Dims{4}, false};
+  EXPECT_THAT(refusal(state), HasSubstr("leave a gap: expected 8 elements of shape [8], found 4"));
+  state.tensors[0] = {"v", &some, {}, {}, false};
+  state.add("v", some);
+  EXPECT_THAT(refusal(state), HasSubstr("'v': the name is there twice"));
+  state.tensors.pop_back();
+  state.add("bad\xFFname", some);
+  EXPECT_THAT(refusal(state), HasSubstr("no valid UTF-8"));
+  EXPECT_EQ(outcome(system_file_calls()->open(folder / "c/manifest.json")).find("ok"),
+            std::string::npos);
+  const Value wide = filled(DType::kComplex128, {1});
+  LocalState complex;
+  complex.add("z", wide);
+  EXPECT_THAT(refusal(complex), HasSubstr("safetensors files have no element type"));
+}
+
+TEST(CheckpointRoundTrip, KeepsTheLastAndFallsBack) {
+  const TempFolder folder;
+  const std::string root = folder / "root";
+  for (int step = 1; step <= 5; ++step) {
+    const Value value = counting({4}, static_cast<float>(step));
+    LocalState state;
+    state.add("v", value);
+    ASSERT_EQ(outcome(save_checkpoint(state, root, step, {}, 3)), "ok");
+  }
+  std::filesystem::create_directories(root + "/step-9");
+  testing::put_file(root + "/step-9/data-0-0.safetensors", "half");
+  testing::put_file(root + "/other", "x");
+  const auto entries = list_checkpoints(root);
+  ASSERT_EQ(outcome(entries), "ok");
+  std::vector<std::pair<int64_t, bool>> found;
+  for (const CheckpointEntry& entry : *entries) found.emplace_back(entry.step, entry.complete);
+  EXPECT_THAT(found, ElementsAre(std::pair(3, true), std::pair(4, true), std::pair(5, true),
+                                 std::pair(9, false)));
+  // One flipped bit in the newest: the one before is taken, and it is said why.
+  const std::string path = root + "/step-5/data-0-0.safetensors";
+  std::string bytes = testing::bytes_of(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  testing::put_file(path, bytes);
+  const auto last = open_last_checkpoint(root);
+  ASSERT_EQ(outcome(last), "ok");
+  EXPECT_EQ(last->step, 4);
+  ASSERT_EQ(last->skipped.size(), 1);
+  EXPECT_THAT(last->skipped[0].to_string(), HasSubstr("step-5/data-0-0.safetensors"));
+  const auto garbage = collect_garbage(root, 1, true);
+  ASSERT_EQ(outcome(garbage), "ok");
+  EXPECT_THAT(*system_file_calls()->list(root), ElementsAre("other", "step-5"));
+}
+
+}  // namespace
+}  // namespace millrace::io
