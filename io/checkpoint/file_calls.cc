@@ -155,13 +155,14 @@ class SystemFileCalls final : public FileCalls {
     return failed("cannot remove", errno, path);
   }
 
-  Status make_folder(const std::string& path) override {
-    std::error_code error;
-    fs::create_directories(path, error);
-    if (!error) return Ok();
-    if (error.value() == EEXIST || error.value() == ENOTDIR)
+  StatusOr<bool> make_folder(const std::string& path) override {
+    if (::mkdir(path.c_str(), 0777) == 0) return true;
+    const int code = errno;
+    struct stat facts {};
+    if (code == EEXIST && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) return false;
+    if (code == EEXIST || code == ENOTDIR)
       return InvalidData("expected a folder, found a file").in_file(path);
-    return failed("cannot create the folder", error.value(), path);
+    return failed("cannot create the folder", code, path);
   }
 
   Status sync_folder(const std::string& path) override {
@@ -191,6 +192,23 @@ class SystemFileCalls final : public FileCalls {
 WritableFile::~WritableFile() = default;
 ReadableFile::~ReadableFile() = default;
 FileCalls::~FileCalls() = default;
+
+std::string parent_of(const std::string& path) {
+  const size_t end = path.find_last_not_of('/');
+  const size_t slash = end == std::string::npos ? 0 : path.rfind('/', end);
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Status make_folders(FileCalls& calls, const std::string& path, bool sync) {
+  StatusOr<bool> made = calls.make_folder(path);
+  if (!made.ok() && made.status().code() == StatusCode::kNotFound && parent_of(path) != path) {
+    MILLRACE_RETURN_IF_ERROR(make_folders(calls, parent_of(path), sync));
+    made = calls.make_folder(path);
+  }
+  if (!made.ok()) return std::move(made).status();
+  return *made && sync ? calls.sync_folder(parent_of(path)) : Ok();
+}
 
 std::shared_ptr<FileCalls> system_file_calls() {
   return std::make_shared<SystemFileCalls>();

@@ -71,13 +71,20 @@ class FileCalls {
   virtual Status remove(const std::string& path) = 0;
   /// Removes an empty folder; one that is not there is fine. Errors: kIo.
   virtual Status remove_folder(const std::string& path) = 0;
-  /// Makes a folder and those above it; a folder that is there is fine. Errors: kIo.
-  virtual Status make_folder(const std::string& path) = 0;
+  /// Makes one folder. \returns false if it was there
+  /// Errors: kNotFound if the one above it is not there; kInvalidData for a file of that name; kIo.
+  virtual StatusOr<bool> make_folder(const std::string& path) = 0;
   /// Waits until the names in a folder are on the disk. Errors: kIo, kNotFound.
   virtual Status sync_folder(const std::string& path) = 0;
   /// Names in a folder, sorted. Errors: kNotFound, kIo.
   virtual StatusOr<std::vector<std::string>> list(const std::string& path) = 0;
 };
+
+/// Makes a folder and those above it, and with `sync` waits until their names are on the disk.
+Status make_folders(FileCalls& calls, const std::string& path, bool sync);
+
+/// The folder that a path is in: "." for a bare name.
+std::string parent_of(const std::string& path);
 
 /// The calls as they are.
 std::shared_ptr<FileCalls> system_file_calls();

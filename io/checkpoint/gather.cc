@@ -35,7 +35,7 @@ class FolderGather final : public Gather {
   [[nodiscard]] int32_t world_size() const override { return world_size_; }
 
   StatusOr<std::vector<std::string>> all_gather(std::string mine) override {
-    MILLRACE_RETURN_IF_ERROR(calls_->make_folder(folder_));
+    MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, false));
     const std::string path = file_of(round_, rank_);
     MILLRACE_RETURN_IF_ERROR(publish(path, mine));
     const auto deadline = std::chrono::steady_clock::now() + timeout_;

@@ -81,7 +81,7 @@ class Save {
   // Makes the folder; finds a number that no file in it has; removes what a save that was cut off
   // has left.
   Status prepare_folder() {
-    MILLRACE_RETURN_IF_ERROR(calls_->make_folder(folder_));
+    MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, options_.sync));
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_->list(folder_));
     const bool complete = std::ranges::binary_search(names, kManifestName);
     if (complete && options_.replace == Replace::kNo) {
@@ -157,10 +157,7 @@ class Save {
       committing_ = !calls_->open(temporary).ok();
       return status;
     }
-    if (!options_.sync) return Ok();
-    MILLRACE_RETURN_IF_ERROR(calls_->sync_folder(folder_));
-    const size_t slash = folder_.find_last_of('/');
-    return calls_->sync_folder(slash == std::string::npos ? "." : folder_.substr(0, slash + 1));
+    return options_.sync ? calls_->sync_folder(folder_) : Ok();
   }
 
   // Data files of the checkpoint that was replaced.

@@ -209,7 +209,7 @@ class CountingCalls final : public FileCalls {
   }
   Status remove(const std::string& path) override { return inner_->remove(path); }
   Status remove_folder(const std::string& path) override { return inner_->remove_folder(path); }
-  Status make_folder(const std::string& path) override { return inner_->make_folder(path); }
+  StatusOr<bool> make_folder(const std::string& path) override { return inner_->make_folder(path); }
   Status sync_folder(const std::string& path) override { return inner_->sync_folder(path); }
   StatusOr<std::vector<std::string>> list(const std::string& path) override {
     return inner_->list(path);

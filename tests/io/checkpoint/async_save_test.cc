@@ -1,0 +1,97 @@
+// A save in the background stores what the values were at the call, errors come out at the next
+// call, and buffers are used again.
+#include "io/checkpoint/async_save.h"
+
+#include <atomic>
+#include <chrono>
+
+#include <gmock/gmock.h>
+
+#include "io/checkpoint/folder.h"
+#include "tests/io/checkpoint/states.h"
+#include "tests/io/temp_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using testing::counting;
+using ::testing::HasSubstr;
+using testing::outcome;
+using testing::same_bits;
+using testing::TempFolder;
+
+TEST(AsyncSave, StoresTheValuesOfTheCall) {
+  const TempFolder folder;
+  const std::string root = folder / "root";
+  AsyncSaver saver;
+  Value value = counting({1000});
+  Value table;
+  table.as<SelectedRows>() = {{3, 1}, 5, std::move(counting({2, 2}).as<Tensor>())};
+  std::string record = "before";
+  std::atomic<bool> changed = false;
+  LocalState state;
+  state.add("v", value);
+  state.add("t", table);
+  state.add_record("r", record);
+  ASSERT_EQ(outcome(saver.start(state,
+                                [&](const LocalState& copy) {
+                                  while (!changed) std::this_thread::yield();
+                                  return save_checkpoint(copy, root, 1);
+                                })),
+            "ok");
+  EXPECT_TRUE(saver.busy());
+  EXPECT_THAT(outcome(saver.start(
+                  state, [](const LocalState&) { return Ok(); }, AsyncSaver::IfBusy::kFail)),
+              HasSubstr("still being written"));
+  value.as<Tensor>().data<float>()[0] = 99;
+  table.as<SelectedRows>().rows[0] = 4;
+  record = "behind";
+  changed = true;
+  ASSERT_EQ(outcome(saver.wait()), "ok");
+  EXPECT_FALSE(saver.busy());
+  const auto last = open_last_checkpoint(root);
+  ASSERT_EQ(outcome(last), "ok");
+  EXPECT_TRUE(
+      same_bits(*last->checkpoint.load("v")->get_if<Tensor>(), *counting({1000}).get_if<Tensor>()));
+  EXPECT_EQ(last->checkpoint.load("t")->get_if<SelectedRows>()->rows[0], 3);
+  EXPECT_EQ(*last->checkpoint.load_record("r"), "before");
+}
+
+TEST(AsyncSave, ErrorsComeOutOnce) {
+  AsyncSaver saver;
+  const Value value = counting({4});
+  LocalState state;
+  state.add("v", value);
+  const auto fail = [](const LocalState&) { return Status(StatusCode::kIo, "the disk fails"); };
+  const auto succeed = [](const LocalState&) { return Ok(); };
+  ASSERT_EQ(outcome(saver.start(state, fail)), "ok");
+  EXPECT_THAT(outcome(saver.start(state, succeed)), HasSubstr("the disk fails"));
+  EXPECT_EQ(outcome(saver.start(state, succeed)), "ok");
+  EXPECT_EQ(outcome(saver.wait()), "ok");
+  const Value nothing;
+  state.tensors[0].value = &nothing;
+  EXPECT_THAT(outcome(saver.start(state, succeed)), HasSubstr("'v': the var has no value"));
+}
+
+TEST(AsyncSave, TakesBuffersAgain) {
+  AsyncSaver saver;
+  const Value value = counting({1000});
+  LocalState state;
+  state.add("v", value);
+  std::vector<const std::byte*> places;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(
+        outcome(saver.start(state,
+                            [&](const LocalState& copy) {
+                              places.push_back(copy.tensors[0].value->get_if<Tensor>()->raw());
+                              return Ok();
+                            })),
+        "ok");
+    ASSERT_EQ(outcome(saver.wait()), "ok");
+  }
+  EXPECT_EQ(places[0], places[1]);
+  EXPECT_EQ(places[1], places[2]);
+}
+
+}  // namespace
+}  // namespace millrace::io

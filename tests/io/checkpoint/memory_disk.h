@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "io/checkpoint/file_calls.h"
+
+namespace millrace::testing {
+
+/// A disk in memory that forgets what was not synced when its power goes, refuses the n-th call,
+/// and can be full. Folders and names are durable once the folder that holds them was synced, data
+/// once its file was.
+class MemoryDisk final : public io::FileCalls {
+ public:
+  /// What a loss of power leaves of that which was not synced.
+  enum class Loss {
+    kAll,         ///< nothing of it
+    kData,        ///< names and renames are there, data is not: they were written in another order
+    kLaterBytes,  ///< names are there, and the first bytes of the data of each file
+    kNothing,     ///< everything is there
+  };
+
+  /// The call of this number, from 0, and all behind it are not carried out: the power is gone.
+  void cut_power_at(int64_t call) { power_ends_at_ = call; }
+  /// The call of this number fails, those behind it do not.
+  void fail_at(int64_t call) { fails_at_ = call; }
+  /// A sync that reports success and has done nothing.
+  void lose_syncs() { syncs_ = false; }
+  void set_capacity(uint64_t bytes) { capacity_ = bytes; }
+  /// Gives a file other bytes; no call.
+  void put(const std::string& path, std::string bytes);
+  /// Calls that change the disk, so far.
+  [[nodiscard]] int64_t calls() const { return calls_; }
+  /// The disk after the power was gone. \param kept_bytes  of each file, for kLaterBytes
+  [[nodiscard]] std::shared_ptr<MemoryDisk> after_loss(Loss loss, uint64_t kept_bytes = 0) const;
+  /// Paths of all files.
+  [[nodiscard]] std::set<std::string> files() const;
+
+  StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
+                                                     uint64_t bytes) override;
+  StatusOr<std::unique_ptr<io::ReadableFile>> open(const std::string& path) override;
+  Status rename(const std::string& from, const std::string& to) override;
+  Status remove(const std::string& path) override;
+  Status remove_folder(const std::string& path) override;
+  StatusOr<bool> make_folder(const std::string& path) override;
+  Status sync_folder(const std::string& path) override;
+  StatusOr<std::vector<std::string>> list(const std::string& path) override;
+
+ private:
+  struct Content {
+    std::string now;
+    std::string durable;
+  };
+  using Names = std::map<std::string, std::shared_ptr<Content>>;  // null content: a folder
+  class Writing;
+  class Reading;
+
+  Status count_call(const std::string& path);
+
+  std::mutex mutex_;
+  Names names_;
+  Names durable_;
+  int64_t calls_ = 0;
+  std::optional<int64_t> power_ends_at_;
+  std::optional<int64_t> fails_at_;
+  std::optional<uint64_t> capacity_;
+  bool syncs_ = true;
+};
+
+}  // namespace millrace::testing
