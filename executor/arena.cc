@@ -112,6 +112,7 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
     drop(table);
   }
   std::vector<LiveRange> ranges;
+  ranges.reserve(temporary_.count());
   for (const unsigned index : temporary_.set_bits()) {
     Use& use = uses_[index];
     use.range = -1;

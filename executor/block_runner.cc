@@ -71,7 +71,8 @@ Status BlockRunner::add_step(const Op& op) {
   }
   const kernels::KernelSetup setup(*step.def, op, device_);
   if (const ControlMaker control = runtime_.controls.find(op.type())) {
-    MILLRACE_ASSIGN_OR_RETURN(step.control, control(setup, *this));
+    MILLRACE_ASSIGN_OR_RETURN(Control made, control(setup, *this));
+    step.control = std::make_unique<Control>(std::move(made));
   } else if (const kernels::KernelMaker kernel = runtime_.kernels->find(op.type())) {
     MILLRACE_ASSIGN_OR_RETURN(step.kernel, kernel(setup));
   } else if (const auto custom = runtime_.custom_kernels.find(op.type());
@@ -263,7 +264,7 @@ Status BlockRunner::run_step(Step& step) {
   MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device_));
   if (step.control) {
     ControlContext ctx{{table_.data(), step.inputs, step.outputs, device_}, *scope_, *this};
-    return step.control(ctx);
+    return (*step.control)(ctx);
   }
   MILLRACE_ASSIGN_OR_RETURN(const bool apart,
                             prepare_outputs(step, table_.data(), shapes_changed_));

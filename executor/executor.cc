@@ -33,19 +33,23 @@ std::string PreparedProgram::plan_text() const {
   return print_plan(*runner_);
 }
 
-// Compiles what is to run: the program as it was given, or a rewritten copy.
-Status PreparedProgram::compile() {
-  if (original_ != nullptr) {
-    program_ = original_->clone();
-    MILLRACE_ASSIGN_OR_RETURN(const bool changed,
-                              optimize(*program_, *runtime_->ops, kept_,
-                                       {.fuse = options_.optimize,
-                                        .bf16_products = options_.bf16_products,
-                                        .release_folded = options_.release_folded}));
-    if (!changed) original_.reset();
+// Compiles a copy of the program, rewritten where that is wanted and of use.
+Status PreparedProgram::compile(const Program& given) {
+  runner_.reset();  // looks at the program that goes now
+  program_ = given.clone();
+  bool changed = false;
+  if (options_.optimize || options_.bf16_products) {
+    MILLRACE_ASSIGN_OR_RETURN(changed, optimize(*program_, *runtime_->ops, kept_,
+                                                {.fuse = options_.optimize,
+                                                 .bf16_products = options_.bf16_products,
+                                                 .release_folded = options_.release_folded}));
+  }
+  if (!changed) {
+    original_.reset();
+  } else if (original_ == nullptr) {
+    original_ = given.clone();
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.
-  runner_.reset();
   locals_ = std::make_unique<Scope>(scope_);
   MILLRACE_ASSIGN_OR_RETURN(runner_, BlockRunner::compile(*runtime_, program_->root(), *device_));
   runner_->bind(*locals_);
@@ -67,7 +71,7 @@ Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
     }
     kept_.push_back(name);
   }
-  return kept_.size() == before ? Ok() : compile();
+  return kept_.size() == before ? Ok() : compile(*original_);
 }
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,
@@ -77,9 +81,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& prog
   prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
   prepared->options_ = options_;
-  const bool rewrites = options_.optimize || options_.bf16_products;
-  (rewrites ? prepared->original_ : prepared->program_) = program.clone();
-  MILLRACE_RETURN_IF_ERROR(prepared->compile());
+  MILLRACE_RETURN_IF_ERROR(prepared->compile(program));
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");
   return prepared;

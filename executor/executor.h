@@ -74,7 +74,7 @@ class PreparedProgram {
  private:
   friend class Executor;
   PreparedProgram() = default;
-  Status compile();
+  Status compile(const Program& given);
   Status provide(const std::vector<std::string>& fetches);
   Status put_feed(const std::string& name, const Value& value);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <llvm/ADT/SmallVector.h>
@@ -19,7 +20,7 @@ struct Step {
   const Op* op = nullptr;
   const ops::OpDef* def = nullptr;
   kernels::Kernel kernel;
-  Control control;  ///< instead of a kernel
+  std::unique_ptr<Control> control;  ///< instead of a kernel
 
   /// Table index of each argument, -1 for "@EMPTY@".
   llvm::SmallVector<int32_t, 4> inputs;
@@ -32,15 +33,15 @@ struct Step {
     uint16_t position;  ///< in inputs
     kernels::AcceptedKinds accepted;
   };
-  llvm::SmallVector<KindRule, 4> kinds;
+  llvm::SmallVector<KindRule, 0> kinds;
 
   /// Inputs (by position) of a gradient op that are gradients; one of them must be there.
-  llvm::SmallVector<uint16_t, 2> incoming;
+  llvm::SmallVector<uint16_t, 0> incoming;
 
   /// Inputs (by position) that the kernel wants in row-major order.
   llvm::SmallVector<uint16_t, 4> plain;
   /// Inputs (by position) that it takes in any layout but a private one.
-  llvm::SmallVector<uint16_t, 4> shared_layout;
+  llvm::SmallVector<uint16_t, 0> shared_layout;
 
   /// An input that is also an output, and where its old content goes when the output gets another
   /// type or other dims.

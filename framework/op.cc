@@ -203,7 +203,7 @@ std::vector<Attr>& Op::own_attrs() {
   // Room for what is usually added, so that vectors need not grow by doubling.
   if (attrs_ == nullptr) {
     attrs_ = std::make_shared<std::vector<Attr>>();
-    attrs_->reserve(6);
+    attrs_->reserve(4);
   } else if (attrs_.use_count() > 1) {
     auto own = std::make_shared<std::vector<Attr>>();
     own->reserve(attrs_->size() + 2);
