@@ -42,6 +42,11 @@ foreach(header IN LISTS headers)
           DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder} COMPONENT library)
 endforeach()
 
+# component dev: the inner headers of what a pass sees
+foreach(folder framework ops transpiler)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace COMPONENT dev FILES_MATCHING PATTERN "*.h")
+endforeach()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 configure_package_config_file(cmake/millraceConfig.cmake.in generated/millraceConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
