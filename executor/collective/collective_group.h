@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/base/status.h"
+#include "framework/types.h"
+#include "kernels/cpu/collective/reduce_parts.h"
+
+namespace millrace::executor {
+
+using kernels::Reduction;
+
+/// What every rank of a group says about itself and its patience.
+struct GroupSettings {
+  int rank = 0;
+  int size = 1;
+  /// Longest wait of one call for the other ranks.
+  int64_t timeout_ms = 600'000;
+};
+
+/// Ranks that exchange values: threads of a process or processes, through one of several engines.
+///
+/// All ranks make the same calls in the same order with equal types and counts; each returns when
+/// its own memory has the result. The order in which elements are combined does not depend on
+/// timing. The first failure of a call breaks the group: a lost or slow rank is named within the
+/// deadline, the other ranks learn of it where the engine can tell them, and every later call says
+/// that the group is broken. Errors: kDistributed; kInvalidArgument and kUnimplemented for bad
+/// arguments, which break the group, too, because the other ranks wait.
+///
+/// Element types: all floats and integers. Thread-safety: one call at a time a rank.
+class CollectiveGroup {
+ public:
+  CollectiveGroup(const CollectiveGroup&) = delete;
+  CollectiveGroup& operator=(const CollectiveGroup&) = delete;
+  virtual ~CollectiveGroup() = default;
+
+  [[nodiscard]] int rank() const { return settings_.rank; }
+  [[nodiscard]] int size() const { return settings_.size; }
+  [[nodiscard]] int64_t timeout_ms() const { return settings_.timeout_ms; }
+  /// "threads", "shm", "gloo" or "mpi".
+  [[nodiscard]] virtual std::string_view engine() const = 0;
+  /// Ok, or what broke the group.
+  [[nodiscard]] const Status& state() const { return state_; }
+  /// Calls so far.
+  [[nodiscard]] int64_t calls() const { return calls_; }
+
+  /// Every rank gets the combination of all elements. \param count  elements
+  Status all_reduce(DType dtype, std::byte* data, int64_t count,
+                    Reduction reduction = Reduction::kSum);
+  /// The root gets it; what is in data of the other ranks stays.
+  Status reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction, int root);
+  /// Every rank gets the bytes of the root.
+  Status broadcast(std::byte* data, int64_t bytes, int root);
+  /// all gets the parts of all ranks in order. \param bytes  of each part
+  Status all_gather(const std::byte* part, int64_t bytes, std::byte* all);
+  /// Rank r gets the r-th of size() equal pieces of the combination.
+  /// \param count  elements of a piece
+  Status reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
+                        Reduction reduction = Reduction::kSum);
+  /// Returns when all ranks have come.
+  Status barrier();
+  /// Between two ranks; others go on. Several messages to one rank arrive in order.
+  Status send(const std::byte* data, int64_t bytes, int to);
+  Status receive(std::byte* data, int64_t bytes, int from);
+
+  /// A group of some of these ranks, in the given order; only they call it, with the same list.
+  /// Errors: kInvalidArgument for a list without this rank, with repeats or unknown ranks.
+  StatusOr<std::unique_ptr<CollectiveGroup>> subgroup(llvm::ArrayRef<int> members);
+
+  /// Breaks the group because of a failure of this rank elsewhere, so that the others need not wait
+  /// for it. Keeps the first reason.
+  void abort(const Status& reason);
+
+ protected:
+  explicit CollectiveGroup(const GroupSettings& settings) : settings_(settings) {}
+
+  /// What the functions of the same names do once their arguments are known to be good; counts are
+  /// positive, and there are at least two ranks.
+  virtual Status do_all_reduce(DType dtype, std::byte* data, int64_t count,
+                               Reduction reduction) = 0;
+  virtual Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
+                           int root) = 0;
+  virtual Status do_broadcast(std::byte* data, int64_t bytes, int root) = 0;
+  virtual Status do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) = 0;
+  virtual Status do_reduce_scatter(DType dtype, const std::byte* all, int64_t count,
+                                   std::byte* part, Reduction reduction) = 0;
+  virtual Status do_barrier() = 0;
+  virtual Status do_send(const std::byte* data, int64_t bytes, int to) = 0;
+  virtual Status do_receive(std::byte* data, int64_t bytes, int from) = 0;
+  virtual StatusOr<std::unique_ptr<CollectiveGroup>> do_subgroup(llvm::ArrayRef<int> members,
+                                                                 int own_place) = 0;
+  /// Tells the other ranks, as far as the engine can.
+  virtual void do_abort(const Status& reason) = 0;
+
+  [[nodiscard]] const GroupSettings& settings() const { return settings_; }
+
+ private:
+  Status check_reduction(DType dtype, int64_t count) const;
+  Status check_rank(const char* what, int rank) const;
+  Status refuse() const;
+  template <typename Call>
+  Status guarded(Status arguments, bool needs_others, Call&& call);
+
+  GroupSettings settings_;
+  Status state_;
+  int64_t calls_ = 0;
+};
+
+}  // namespace millrace::executor

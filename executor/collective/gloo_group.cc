@@ -1,0 +1,312 @@
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include <gloo/allgather.h>
+#include <gloo/allreduce.h>
+#include <gloo/barrier.h>
+#include <gloo/broadcast.h>
+#include <gloo/reduce.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/tcp/device.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
+#include <signal.h>
+
+#include "executor/collective/engines.h"
+#include "executor/collective/roll_call.h"
+#include "framework/base/errors.h"
+
+// Gloo throws; every call of it stands in guarded().
+namespace millrace::executor {
+namespace {
+
+using std::chrono::milliseconds;
+
+// The ranks that are left say so within this time.
+constexpr int64_t kRollMs = 3000;
+// Messages between two ranks; Gloo's own use the lower prefixes.
+constexpr uint64_t kMessageSlot = uint64_t{0x70} << 56U;
+
+// Gloo writes to connections that the peer has closed, which would end the process: the signal is
+// kept from this thread and from those that Gloo starts meanwhile, and forgotten.
+class NoPipeSignal {
+ public:
+  NoPipeSignal() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  NoPipeSignal(const NoPipeSignal&) = delete;
+  NoPipeSignal& operator=(const NoPipeSignal&) = delete;
+  ~NoPipeSignal() {
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_{};
+  sigset_t before_{};
+  bool was_pending_;
+};
+
+// Our store, as Gloo sees it.
+class KeyStore final : public gloo::rendezvous::Store {
+ public:
+  KeyStore(millrace::executor::Store& store, std::string prefix, int64_t timeout_ms)
+      : store_(store), prefix_(std::move(prefix)), timeout_ms_(timeout_ms) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    check(store_.set(prefix_ + key, {data.begin(), data.end()}));
+  }
+  std::vector<char> get(const std::string& key) override {
+    StatusOr<std::string> value = store_.get(prefix_ + key, timeout_ms_);
+    check(value.status());
+    return {value->begin(), value->end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) (void)get(key);
+  }
+  void wait(const std::vector<std::string>& keys, const milliseconds& /*timeout*/) override {
+    wait(keys);
+  }
+
+ private:
+  static void check(const Status& status) {
+    if (!status.ok()) throw gloo::IoException(status.message());
+  }
+
+  millrace::executor::Store& store_;
+  std::string prefix_;
+  int64_t timeout_ms_;
+};
+
+// Calls body with a value of an unsigned type of so many bytes; elements pass through Gloo as such.
+template <typename Body>
+void with_element(int64_t bytes, Body&& body) {
+  switch (bytes) {
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 4:
+      return body(uint32_t{});
+    default:
+      return body(uint64_t{});
+  }
+}
+
+// c = a and b combined, as Gloo wants it.
+gloo::AllreduceOptions::Func combiner(DType dtype, Reduction reduction) {
+  return [dtype, reduction](void* c, const void* a, const void* b, size_t count) {
+    const std::byte* const parts[2] = {static_cast<const std::byte*>(a),
+                                       static_cast<const std::byte*>(b)};
+    std::byte* const results[1] = {static_cast<std::byte*>(c)};
+    // the type was checked before
+    (void)kernels::reduce_parts(dtype, reduction, parts, results, static_cast<int64_t>(count));
+  };
+}
+
+class GlooGroup final : public CollectiveGroup {
+ public:
+  GlooGroup(const GroupSettings& settings, GlooPlace place)
+      : CollectiveGroup(settings), place_(std::move(place)) {}
+
+  Status connect(std::shared_ptr<gloo::transport::Device> device) {
+    return guarded("finding the others", place_.join_timeout_ms, [&] {
+      device_ = std::move(device);
+      if (device_ == nullptr) {
+        gloo::transport::tcp::attr attributes;
+        attributes.hostname = place_.host;
+        device_ = gloo::transport::tcp::CreateDevice(attributes);
+      }
+      auto context = std::make_shared<gloo::rendezvous::Context>(rank(), size());
+      context->setTimeout(milliseconds(place_.join_timeout_ms));
+      KeyStore keys(*place_.store, place_.key + "/", place_.join_timeout_ms);
+      context->connectFullMesh(keys, device_);
+      context->setTimeout(milliseconds(timeout_ms()));
+      context_ = std::move(context);
+    });
+  }
+
+  [[nodiscard]] std::string_view engine() const override { return "gloo"; }
+
+ private:
+  // What Gloo throws becomes a status that names the ranks which do not answer any more.
+  Status guarded(const char* what, int64_t timeout_ms, llvm::function_ref<void()> body) {
+    const NoPipeSignal no_signal;
+    std::string text;
+    try {
+      body();
+      return Ok();
+    } catch (const std::exception& error) {
+      text = error.what();
+    }
+    // the others notice at once when their connections end, and answer
+    if (context_ != nullptr) close();
+    const Status why(StatusCode::kDistributed,
+                     fmt::format("rank {} of {} failed in {}: {}", rank(), size(), what, text));
+    return call_roll(*place_.store, place_.key, place_.ranks, rank(),
+                     std::min(kRollMs, 2 * timeout_ms), why);
+  }
+  Status call(const char* what, llvm::function_ref<void()> body) {
+    return guarded(what, timeout_ms(), body);
+  }
+
+  void close() {
+    const NoPipeSignal no_signal;
+    try {
+      context_->closeConnections();
+    } catch (const std::exception&) {
+      // they are as good as closed
+    }
+  }
+
+  Status do_all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) override {
+    return call("all_reduce", [&] {
+      gloo::AllreduceOptions options(context_);
+      with_element(dtype_size(dtype), [&](auto element) {
+        using T = decltype(element);
+        options.setOutput(reinterpret_cast<T*>(data), static_cast<size_t>(count));
+      });
+      options.setReduceFunction(combiner(dtype, reduction));
+      options.setTag(next_tag());
+      gloo::allreduce(options);
+    });
+  }
+
+  Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
+                   int root) override {
+    // Gloo uses the outputs of all ranks as its own
+    const auto bytes = static_cast<size_t>(count * dtype_size(dtype));
+    scratch_.resize(bytes);
+    MILLRACE_RETURN_IF_ERROR(call("reduce", [&] {
+      gloo::ReduceOptions options(context_);
+      with_element(dtype_size(dtype), [&](auto element) {
+        using T = decltype(element);
+        options.setInput(reinterpret_cast<T*>(data), static_cast<size_t>(count));
+        options.setOutput(reinterpret_cast<T*>(scratch_.data()), static_cast<size_t>(count));
+      });
+      options.setReduceFunction(combiner(dtype, reduction));
+      options.setRoot(root);
+      options.setTag(next_tag());
+      gloo::reduce(options);
+    }));
+    if (rank() == root) std::memcpy(data, scratch_.data(), bytes);
+    return Ok();
+  }
+
+  Status do_broadcast(std::byte* data, int64_t bytes, int root) override {
+    return call("broadcast", [&] {
+      gloo::BroadcastOptions options(context_);
+      options.setOutput(reinterpret_cast<uint8_t*>(data), static_cast<size_t>(bytes));
+      options.setRoot(root);
+      options.setTag(next_tag());
+      gloo::broadcast(options);
+    });
+  }
+
+  Status do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) override {
+    return call("all_gather", [&] {
+      gloo::AllgatherOptions options(context_);
+      // Gloo only reads what it is given as input
+      auto* const input = const_cast<std::byte*>(part);
+      options.setInput(reinterpret_cast<uint8_t*>(input), static_cast<size_t>(bytes));
+      options.setOutput(reinterpret_cast<uint8_t*>(all), static_cast<size_t>(bytes * size()));
+      options.setTag(next_tag());
+      gloo::allgather(options);
+    });
+  }
+
+  // Gloo has none of this form; every rank gets the whole and keeps its piece.
+  Status do_reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
+                           Reduction reduction) override {
+    const int64_t piece = count * dtype_size(dtype);
+    scratch_.assign(all, all + piece * size());
+    MILLRACE_RETURN_IF_ERROR(do_all_reduce(dtype, scratch_.data(), count * size(), reduction));
+    std::memcpy(part, scratch_.data() + piece * rank(), static_cast<size_t>(piece));
+    return Ok();
+  }
+
+  Status do_barrier() override {
+    return call("barrier", [&] {
+      gloo::BarrierOptions options(context_);
+      options.setTag(next_tag());
+      gloo::barrier(options);
+    });
+  }
+
+  Status do_send(const std::byte* data, int64_t bytes, int to) override {
+    return call("send", [&] {
+      auto buffer =
+          context_->createUnboundBuffer(const_cast<std::byte*>(data), static_cast<size_t>(bytes));
+      buffer->send(to, kMessageSlot);
+      buffer->waitSend(milliseconds(timeout_ms()));
+    });
+  }
+
+  Status do_receive(std::byte* data, int64_t bytes, int from) override {
+    return call("receive", [&] {
+      auto buffer = context_->createUnboundBuffer(data, static_cast<size_t>(bytes));
+      buffer->recv(from, kMessageSlot);
+      buffer->waitRecv(milliseconds(timeout_ms()));
+    });
+  }
+
+  StatusOr<std::unique_ptr<CollectiveGroup>> do_subgroup(llvm::ArrayRef<int> members,
+                                                         int own_place) override {
+    GroupSettings own = settings();
+    own.rank = own_place;
+    own.size = static_cast<int>(members.size());
+    GlooPlace place = place_;
+    // the same members may make several groups
+    std::string name;
+    for (const int member : members) name += fmt::format("{}{}", name.empty() ? "" : "-", member);
+    place.ranks.clear();
+    for (const int member : members)
+      place.ranks.push_back(place_.ranks[static_cast<size_t>(member)]);
+    place.key += fmt::format("/{}#{}", name, made_[name]++);
+    auto group = std::make_unique<GlooGroup>(own, std::move(place));
+    if (own.size > 1) MILLRACE_RETURN_IF_ERROR(group->connect(device_));
+    return std::unique_ptr<CollectiveGroup>(std::move(group));
+  }
+
+  void do_abort(const Status& /*reason*/) override {
+    if (context_ != nullptr) close();
+  }
+
+  uint32_t next_tag() { return tag_++; }
+
+  GlooPlace place_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::rendezvous::Context> context_;
+  std::vector<std::byte> scratch_;
+  std::map<std::string, int> made_;  ///< groups by members
+  uint32_t tag_ = 0;
+};
+
+}  // namespace
+
+bool has_gloo() {
+  return true;
+}
+
+StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
+                                                           const GlooPlace& place) {
+  GlooPlace all = place;
+  all.ranks.resize(static_cast<size_t>(settings.size));
+  std::iota(all.ranks.begin(), all.ranks.end(), 0);
+  auto group = std::make_unique<GlooGroup>(settings, std::move(all));
+  if (settings.size > 1) MILLRACE_RETURN_IF_ERROR(group->connect(nullptr));
+  return std::unique_ptr<CollectiveGroup>(std::move(group));
+}
+
+}  // namespace millrace::executor

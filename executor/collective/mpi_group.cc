@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <mpi.h>
+
+#include "executor/collective/engines.h"
+#include "executor/collective/pairwise_group.h"
+#include "framework/base/errors.h"
+
+// MPI moves the messages. Its own collectives have no deadline: a rank that is stopped would hold
+// the others for ever. So all waits are tests of messages (PairwiseGroup has the algorithms).
+namespace millrace::executor {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kDataTag = 1;
+constexpr int kRollTag = 2;
+constexpr int64_t kMostMessageBytes = int64_t{1} << 30U;  // MPI counts in int
+constexpr int kTestsBetweenLooks = 512;
+// The ranks that are left say so within this time.
+constexpr auto kRollTime = std::chrono::milliseconds(1000);
+
+std::string error_text(int code) {
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  return {text, static_cast<size_t>(length)};
+}
+
+class MpiGroup final : public PairwiseGroup {
+ public:
+  /// \param owns_mpi  ends MPI with the group
+  MpiGroup(const GroupSettings& settings, MPI_Comm communicator, bool owns_mpi)
+      : PairwiseGroup(settings), communicator_(communicator), owns_mpi_(owns_mpi) {}
+  MpiGroup(const MpiGroup&) = delete;
+  MpiGroup& operator=(const MpiGroup&) = delete;
+
+  // After a failure messages may be under way that never end; freeing would wait for them.
+  ~MpiGroup() override {
+    if (!state().ok()) return;
+    MPI_Comm_free(&communicator_);
+    if (owns_mpi_) MPI_Finalize();
+  }
+
+  [[nodiscard]] std::string_view engine() const override { return "mpi"; }
+
+ private:
+  Status check(int code, const char* what) const {
+    if (code == MPI_SUCCESS) return Ok();
+    return {StatusCode::kDistributed,
+            fmt::format("rank {} of {} failed in {}: {}", rank(), size(), what, error_text(code))};
+  }
+
+  Status exchange(const Exchange& bytes) override {
+    const int64_t longest =
+        std::max(bytes.to < 0 ? 0 : bytes.out_bytes, bytes.from < 0 ? 0 : bytes.in_bytes);
+    for (int64_t at = 0; at < longest; at += kMostMessageBytes) {
+      MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+      if (bytes.from >= 0 && at < bytes.in_bytes) {
+        const auto count = static_cast<int>(std::min(kMostMessageBytes, bytes.in_bytes - at));
+        MILLRACE_RETURN_IF_ERROR(check(MPI_Irecv(bytes.in + at, count, MPI_BYTE, bytes.from,
+                                                 kDataTag, communicator_, &requests[0]),
+                                       "MPI_Irecv"));
+      }
+      if (bytes.to >= 0 && at < bytes.out_bytes) {
+        const auto count = static_cast<int>(std::min(kMostMessageBytes, bytes.out_bytes - at));
+        MILLRACE_RETURN_IF_ERROR(check(MPI_Isend(bytes.out + at, count, MPI_BYTE, bytes.to,
+                                                 kDataTag, communicator_, &requests[1]),
+                                       "MPI_Isend"));
+      }
+      MILLRACE_RETURN_IF_ERROR(wait(requests, bytes));
+    }
+    return Ok();
+  }
+
+  Status wait(MPI_Request (&requests)[2], const Exchange& bytes) {
+    Clock::time_point deadline{};
+    for (int tests = 1;; ++tests) {
+      int done = 0;
+      MILLRACE_RETURN_IF_ERROR(
+          check(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
+      if (done != 0) return Ok();
+      if (tests % kTestsBetweenLooks != 0) continue;
+      const Clock::time_point now = Clock::now();
+      if (deadline == Clock::time_point{}) deadline = now + std::chrono::milliseconds(timeout_ms());
+      if (now >= deadline) return late(bytes);
+    }
+  }
+
+  Status late(const Exchange& bytes) {
+    const int partner = bytes.from >= 0 ? bytes.from : bytes.to;
+    return call_roll(
+        {StatusCode::kDistributed, fmt::format("rank {} of {} has waited {} ms for rank {} in call "
+                                               "{}",
+                                               rank(), size(), timeout_ms(), partner, calls())});
+  }
+
+  // Each rank that is late tells all others; who says nothing is the reason.
+  Status call_roll(Status why) {
+    std::vector<MPI_Request> sent(static_cast<size_t>(size()), MPI_REQUEST_NULL);
+    std::vector<MPI_Request> received(sent);
+    std::byte out{1};
+    std::vector<std::byte> in(static_cast<size_t>(size()));
+    for (int other = 0; other < size(); ++other) {
+      if (other == rank()) continue;
+      const auto at = static_cast<size_t>(other);
+      MPI_Irecv(&in[at], 1, MPI_BYTE, other, kRollTag, communicator_, &received[at]);
+      MPI_Isend(&out, 1, MPI_BYTE, other, kRollTag, communicator_, &sent[at]);
+    }
+    const Clock::time_point deadline = Clock::now() + kRollTime;
+    std::vector<int> missing;
+    do {
+      missing.clear();
+      for (int other = 0; other < size(); ++other) {
+        int done = 0;
+        if (other == rank()) continue;
+        MPI_Test(&received[static_cast<size_t>(other)], &done, MPI_STATUS_IGNORE);
+        if (done == 0) missing.push_back(other);
+      }
+    } while (!missing.empty() && Clock::now() < deadline);
+    for (MPI_Request& request : sent) {
+      if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+    }
+    for (MPI_Request& request : received) {
+      if (request == MPI_REQUEST_NULL) continue;
+      MPI_Cancel(&request);
+      MPI_Request_free(&request);
+    }
+    if (missing.empty()) return why;
+    return Status(StatusCode::kDistributed,
+                  fmt::format("lost {} {}: no answer within {} ms after a failure",
+                              missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "),
+                              kRollTime.count()))
+        .with_note(why.message());
+  }
+
+  StatusOr<std::unique_ptr<CollectiveGroup>> do_subgroup(llvm::ArrayRef<int> members,
+                                                         int own_place) override {
+    MPI_Group all{};
+    MPI_Group some{};
+    MPI_Comm communicator = MPI_COMM_NULL;
+    MILLRACE_RETURN_IF_ERROR(check(MPI_Comm_group(communicator_, &all), "MPI_Comm_group"));
+    int code = MPI_Group_incl(all, static_cast<int>(members.size()), members.data(), &some);
+    // several groups may be made at once by different ranks; the first member tells them apart
+    if (code == MPI_SUCCESS)
+      code = MPI_Comm_create_group(communicator_, some, members.front(), &communicator);
+    MPI_Group_free(&all);
+    if (some != MPI_GROUP_NULL) MPI_Group_free(&some);
+    MILLRACE_RETURN_IF_ERROR(check(code, "MPI_Comm_create_group"));
+    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    GroupSettings own = settings();
+    own.rank = own_place;
+    own.size = static_cast<int>(members.size());
+    return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, false));
+  }
+
+  void do_abort(const Status& /*reason*/) override {}  // the others notice by their deadlines
+
+  MPI_Comm communicator_;
+  bool owns_mpi_;
+};
+
+}  // namespace
+
+bool has_mpi() {
+  return true;
+}
+
+StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings) {
+  int is_up = 0;
+  MPI_Initialized(&is_up);
+  if (is_up != 0)
+    return Status(StatusCode::kDistributed, "MPI has been started in this process before");
+  int level = 0;
+  // calls come from one thread at a time, which need not be the first
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
+    return Status(StatusCode::kDistributed, "MPI does not start");
+  if (level < MPI_THREAD_SERIALIZED)
+    return Status(StatusCode::kDistributed, "this MPI does not allow calls from several threads");
+  MPI_Comm communicator = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+  MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+  GroupSettings own = settings;
+  MPI_Comm_rank(communicator, &own.rank);
+  MPI_Comm_size(communicator, &own.size);
+  return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, true));
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,171 @@
+#include "executor/collective/pairwise_group.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace millrace::executor {
+namespace {
+
+// Up to here the whole value goes log2(size) times; above, each byte goes twice around the ring.
+constexpr int64_t kDoublingBytes = 32 << 10;
+// Stays in a cache from its arrival until it is combined.
+constexpr int64_t kSegmentBytes = 128 << 10;
+
+bool is_power_of_two(int value) {
+  return (value & (value - 1)) == 0;
+}
+
+// Where each of so many pieces starts, and the end.
+std::vector<int64_t> cut(int64_t count, int pieces) {
+  std::vector<int64_t> starts;
+  for (int64_t i = 0; i <= pieces; ++i) starts.push_back(count * i / pieces);
+  return starts;
+}
+
+}  // namespace
+
+// Partners combine in the same order, so all ranks get the same bits.
+Status PairwiseGroup::reduce_by_doubling(DType dtype, std::byte* data, int64_t count,
+                                         Reduction reduction) {
+  const int64_t bytes = count * dtype_size(dtype);
+  scratch_.resize(static_cast<size_t>(bytes));
+  for (int distance = 1; distance < size(); distance *= 2) {
+    const int partner = rank() ^ distance;
+    MILLRACE_RETURN_IF_ERROR(exchange({data, bytes, partner, scratch_.data(), bytes, partner}));
+    const std::byte* parts[2] = {data, scratch_.data()};
+    if (partner < rank()) std::swap(parts[0], parts[1]);
+    std::byte* const results[1] = {data};
+    MILLRACE_RETURN_IF_ERROR(kernels::reduce_parts(dtype, reduction, parts, results, count));
+  }
+  return Ok();
+}
+
+// Piece r starts at rank r + 1 and ends, combined, at rank r.
+Status PairwiseGroup::combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,
+                                   Reduction reduction) {
+  const int64_t size_of = dtype_size(dtype);
+  const int64_t segment = kSegmentBytes / size_of;
+  scratch_.resize(static_cast<size_t>(segment * size_of));
+  for (int step = 1; step < size(); ++step) {
+    const auto out = static_cast<size_t>(neighbour(-step));
+    const auto in = static_cast<size_t>(neighbour(-step - 1));
+    const int64_t out_count = starts[out + 1] - starts[out];
+    const int64_t in_count = starts[in + 1] - starts[in];
+    const int64_t longest = std::max(out_count, in_count);
+    for (int64_t at = 0; at < longest; at += segment) {
+      const int64_t sent = std::clamp<int64_t>(out_count - at, 0, segment);
+      const int64_t received = std::clamp<int64_t>(in_count - at, 0, segment);
+      MILLRACE_RETURN_IF_ERROR(exchange({data + (starts[out] + at) * size_of, sent * size_of,
+                                         sent > 0 ? neighbour(1) : -1, scratch_.data(),
+                                         received * size_of, received > 0 ? neighbour(-1) : -1}));
+      if (received == 0) continue;
+      std::byte* const own = data + (starts[in] + at) * size_of;
+      const std::byte* const parts[2] = {scratch_.data(), own};
+      std::byte* const results[1] = {own};
+      MILLRACE_RETURN_IF_ERROR(kernels::reduce_parts(dtype, reduction, parts, results, received));
+    }
+  }
+  return Ok();
+}
+
+// Every rank has its piece; they go around until all have all.
+Status PairwiseGroup::gather_ring(std::byte* data, const std::vector<int64_t>& starts,
+                                  int64_t element_bytes) {
+  for (int step = 0; step + 1 < size(); ++step) {
+    const auto out = static_cast<size_t>(neighbour(-step));
+    const auto in = static_cast<size_t>(neighbour(-step - 1));
+    const int64_t sent = (starts[out + 1] - starts[out]) * element_bytes;
+    const int64_t received = (starts[in + 1] - starts[in]) * element_bytes;
+    MILLRACE_RETURN_IF_ERROR(
+        exchange({data + starts[out] * element_bytes, sent, sent > 0 ? neighbour(1) : -1,
+                  data + starts[in] * element_bytes, received, received > 0 ? neighbour(-1) : -1}));
+  }
+  return Ok();
+}
+
+Status PairwiseGroup::do_all_reduce(DType dtype, std::byte* data, int64_t count,
+                                    Reduction reduction) {
+  const int64_t size_of = dtype_size(dtype);
+  if (count * size_of <= kDoublingBytes && is_power_of_two(size()))
+    return reduce_by_doubling(dtype, data, count, reduction);
+  const std::vector<int64_t> starts = cut(count, size());
+  MILLRACE_RETURN_IF_ERROR(combine_ring(dtype, data, starts, reduction));
+  return gather_ring(data, starts, size_of);
+}
+
+// The others keep what they have, so the work is done in a copy.
+Status PairwiseGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
+                                int root) {
+  const int64_t size_of = dtype_size(dtype);
+  copy_.assign(data, data + count * size_of);
+  const std::vector<int64_t> starts = cut(count, size());
+  MILLRACE_RETURN_IF_ERROR(combine_ring(dtype, copy_.data(), starts, reduction));
+  const auto piece = [&](int r) {
+    const auto at = static_cast<size_t>(r);
+    return std::pair(starts[at] * size_of, (starts[at + 1] - starts[at]) * size_of);
+  };
+  if (rank() != root) {
+    const auto [at, bytes] = piece(rank());
+    return bytes == 0 ? Ok() : exchange({copy_.data() + at, bytes, root, nullptr, 0, -1});
+  }
+  for (int other = 0; other < size(); ++other) {
+    const auto [at, bytes] = piece(other);
+    if (bytes == 0) continue;
+    if (other == root) {
+      std::memcpy(data + at, copy_.data() + at, static_cast<size_t>(bytes));
+    } else {
+      MILLRACE_RETURN_IF_ERROR(exchange({nullptr, 0, -1, data + at, bytes, other}));
+    }
+  }
+  return Ok();
+}
+
+// A tree: in every round each rank that has the bytes gives them to one that has not.
+Status PairwiseGroup::do_broadcast(std::byte* data, int64_t bytes, int root) {
+  const int place = (rank() - root + size()) % size();
+  const auto rank_at = [&](int of) { return (of + root) % size(); };
+  for (int have = 1; have < size(); have *= 2) {
+    if (place < have && place + have < size()) {
+      MILLRACE_RETURN_IF_ERROR(exchange({data, bytes, rank_at(place + have), nullptr, 0, -1}));
+    } else if (place >= have && place < 2 * have) {
+      MILLRACE_RETURN_IF_ERROR(exchange({nullptr, 0, -1, data, bytes, rank_at(place - have)}));
+    }
+  }
+  return Ok();
+}
+
+Status PairwiseGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
+  std::byte* const own = all + rank() * bytes;
+  if (own != part) std::memcpy(own, part, static_cast<size_t>(bytes));
+  return gather_ring(all, cut(bytes * size(), size()), 1);
+}
+
+Status PairwiseGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t count,
+                                        std::byte* part, Reduction reduction) {
+  const int64_t piece = count * dtype_size(dtype);
+  copy_.assign(all, all + piece * size());
+  MILLRACE_RETURN_IF_ERROR(
+      combine_ring(dtype, copy_.data(), cut(count * size(), size()), reduction));
+  std::memcpy(part, copy_.data() + piece * rank(), static_cast<size_t>(piece));
+  return Ok();
+}
+
+Status PairwiseGroup::do_barrier() {
+  std::byte out{};
+  std::byte in{};
+  for (int distance = 1; distance < size(); distance *= 2) {
+    MILLRACE_RETURN_IF_ERROR(
+        exchange({&out, 1, neighbour(distance), &in, 1, (rank() - distance + size()) % size()}));
+  }
+  return Ok();
+}
+
+Status PairwiseGroup::do_send(const std::byte* data, int64_t bytes, int to) {
+  return exchange({data, bytes, to, nullptr, 0, -1});
+}
+
+Status PairwiseGroup::do_receive(std::byte* data, int64_t bytes, int from) {
+  return exchange({nullptr, 0, -1, data, bytes, from});
+}
+
+}  // namespace millrace::executor

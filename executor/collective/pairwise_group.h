@@ -1,0 +1,50 @@
+#pragma once
+
+#include <vector>
+
+#include "executor/collective/collective_group.h"
+
+namespace millrace::executor {
+
+/// A group over an engine that moves bytes between two ranks and nothing more: rings for large
+/// values, doubling for small ones and barriers. Every wait is one of exchange(), so all of them
+/// have a deadline.
+class PairwiseGroup : public CollectiveGroup {
+ protected:
+  explicit PairwiseGroup(const GroupSettings& settings) : CollectiveGroup(settings) {}
+
+  /// What one rank sends and receives at the same time; to or from may be -1: nothing.
+  struct Exchange {
+    const std::byte* out = nullptr;
+    int64_t out_bytes = 0;
+    int to = -1;
+    std::byte* in = nullptr;
+    int64_t in_bytes = 0;
+    int from = -1;
+  };
+  /// Moves the bytes and waits until both directions are done. Errors: kDistributed.
+  virtual Status exchange(const Exchange& bytes) = 0;
+
+  Status do_all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) override;
+  Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
+                   int root) override;
+  Status do_broadcast(std::byte* data, int64_t bytes, int root) override;
+  Status do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) override;
+  Status do_reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
+                           Reduction reduction) override;
+  Status do_barrier() override;
+  Status do_send(const std::byte* data, int64_t bytes, int to) override;
+  Status do_receive(std::byte* data, int64_t bytes, int from) override;
+
+ private:
+  [[nodiscard]] int neighbour(int distance) const { return (rank() + distance + size()) % size(); }
+  Status reduce_by_doubling(DType dtype, std::byte* data, int64_t count, Reduction reduction);
+  Status combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,
+                      Reduction reduction);
+  Status gather_ring(std::byte* data, const std::vector<int64_t>& starts, int64_t element_bytes);
+
+  std::vector<std::byte> scratch_;
+  std::vector<std::byte> copy_;
+};
+
+}  // namespace millrace::executor

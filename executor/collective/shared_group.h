@@ -1,0 +1,99 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executor/collective/collective_group.h"
+#include "executor/collective/shared_board.h"
+
+namespace millrace::executor {
+
+/// Memory in which the ranks of one group meet, and how a smaller group gets its own.
+class SharedSegment {
+ public:
+  SharedSegment() = default;
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+  virtual ~SharedSegment() = default;
+
+  [[nodiscard]] virtual SharedBoard& board() = 0;
+  /// Threads of one process reach each other's memory; processes copy through the slots.
+  [[nodiscard]] virtual bool same_process() const = 0;
+  /// Makes a segment for so many ranks. \param key  receives what attach() needs, at most
+  /// kKeyBytes. Errors: kResource.
+  virtual StatusOr<std::shared_ptr<SharedSegment>> create(int ranks, std::string& key) = 0;
+  /// Joins a segment that another rank has made. Errors: kDistributed.
+  virtual StatusOr<std::shared_ptr<SharedSegment>> attach(int ranks, int rank,
+                                                          const std::string& key) = 0;
+  /// All ranks have attached.
+  virtual void complete() = 0;
+
+  static constexpr size_t kKeyBytes = 128;
+};
+
+/// The group of one rank whose memory is shared with the others.
+///
+/// Small values are copied into a slot of the rank; after one round every rank combines all slots
+/// by itself. Large ones are combined in equal shares, a share a rank, and passed on: threads work
+/// in each other's memory, processes in pieces that fit their slots. All of that combines elements
+/// in the order of ranks.
+class SharedGroup final : public CollectiveGroup {
+ public:
+  SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment);
+  SharedGroup(const SharedGroup&) = delete;
+  SharedGroup& operator=(const SharedGroup&) = delete;
+  ~SharedGroup() override;
+
+  [[nodiscard]] std::string_view engine() const override {
+    return segment_->same_process() ? "threads" : "shm";
+  }
+
+ private:
+  Status do_all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) override;
+  Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
+                   int root) override;
+  Status do_broadcast(std::byte* data, int64_t bytes, int root) override;
+  Status do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) override;
+  Status do_reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
+                           Reduction reduction) override;
+  Status do_barrier() override;
+  Status do_send(const std::byte* data, int64_t bytes, int to) override;
+  Status do_receive(std::byte* data, int64_t bytes, int from) override;
+  StatusOr<std::unique_ptr<CollectiveGroup>> do_subgroup(llvm::ArrayRef<int> members,
+                                                         int own_place) override;
+  void do_abort(const Status& reason) override;
+
+  struct Range {
+    int64_t begin;
+    int64_t end;
+  };
+  using Parts = llvm::SmallVector<const std::byte*, 8>;
+  using Results = llvm::SmallVector<std::byte*, 8>;
+
+  /// One round: says what this rank does and waits until all others are at the same.
+  Status meet(const BoardCall& call);
+  [[nodiscard]] std::string describe(const BoardCall& call) const;
+  [[nodiscard]] Range share(int64_t count, int rank) const;
+  [[nodiscard]] std::byte* slot(int rank) const { return board_.slot(rank, use_); }
+  /// Elements that fit a slot and can be cut evenly.
+  [[nodiscard]] int64_t elements_of_slot(int64_t element_bytes) const;
+  Status combine(const BoardCall& call, std::byte* data, bool wanted);
+  Status combine_small(const BoardCall& call, std::byte* data, int64_t bytes, bool wanted);
+  Status combine_threads(const BoardCall& call, std::byte* data, bool everywhere);
+  Status combine_pieces(const BoardCall& call, std::byte* data, bool wanted);
+
+  std::shared_ptr<SharedSegment> segment_;
+  SharedBoard& board_;
+  uint64_t round_ = 0;
+  uint64_t use_ = 0;  ///< of the slots; every use has at least one round
+};
+
+/// Groups of so many threads of this process, by rank. Each is used by one thread.
+/// Errors: kInvalidArgument for a size out of [1, 64].
+StatusOr<std::vector<std::unique_ptr<CollectiveGroup>>> make_thread_groups(
+    int size, int64_t timeout_ms = GroupSettings().timeout_ms);
+
+}  // namespace millrace::executor

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "framework/base/status.h"
+
+namespace millrace::executor {
+
+using SocketDeadline = std::chrono::steady_clock::time_point;
+
+/// An open socket; closes it.
+class Socket {
+ public:
+  explicit Socket(int file = -1) : file_(file) {}
+  Socket(Socket&& other) noexcept : file_(other.release()) {}
+  Socket& operator=(Socket&& other) noexcept;
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  ~Socket();
+
+  [[nodiscard]] int file() const { return file_; }
+  [[nodiscard]] bool is_open() const { return file_ >= 0; }
+  int release();
+
+ private:
+  int file_;
+};
+
+/// "host:port", "[::1]:port". Errors: kInvalidArgument.
+struct HostPort {
+  std::string host;
+  std::string port;
+};
+StatusOr<HostPort> parse_endpoint(const std::string& endpoint);
+
+/// Listens at an address of this machine. Errors: kResource for a port in use or a foreign address.
+StatusOr<Socket> listen_at(const std::string& endpoint);
+/// Connects, again and again until the deadline. Errors: kDistributed.
+StatusOr<Socket> connect_to(const std::string& endpoint, SocketDeadline deadline);
+
+/// Whole messages. Errors: kDistributed for a closed connection or a passed deadline.
+Status write_bytes(const Socket& socket, const std::string& bytes, SocketDeadline deadline);
+Status read_bytes(const Socket& socket, std::string& bytes, size_t count, SocketDeadline deadline);
+
+}  // namespace millrace::executor

@@ -1,0 +1,88 @@
+#include "kernels/cpu/collective/reduce_parts.h"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/collective/sum_parts.h"
+#include "kernels/dispatch.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr int64_t kBlock =
+    1024;  // elements that are combined at once; they stay in the first cache
+
+struct Product {
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a * b;
+  }
+};
+// `a != a` is true for a NaN only.
+struct Largest {
+  template <typename C>
+  C operator()(C a, C b) const {
+    return a < b || b != b ? b : a;
+  }
+};
+struct Smallest {
+  template <typename C>
+  C operator()(C a, C b) const {
+    return b < a || b != b ? b : a;
+  }
+};
+
+template <typename T, typename Op>
+void combine_block(Op op, llvm::ArrayRef<const std::byte*> parts,
+                   llvm::ArrayRef<std::byte*> results, int64_t begin, int64_t count) {
+  using C = Compute<T>;
+  std::array<C, kBlock> so_far;
+  const T* const first = reinterpret_cast<const T*>(parts[0]) + begin;
+  for (int64_t i = 0; i < count; ++i) so_far[static_cast<size_t>(i)] = static_cast<C>(first[i]);
+  for (const std::byte* const part : parts.drop_front()) {
+    const T* const values = reinterpret_cast<const T*>(part) + begin;
+    for (int64_t i = 0; i < count; ++i) {
+      C& value = so_far[static_cast<size_t>(i)];
+      value = static_cast<C>(op(value, static_cast<C>(values[i])));
+    }
+  }
+  for (std::byte* const result : results) {
+    T* const out = reinterpret_cast<T*>(result) + begin;
+    for (int64_t i = 0; i < count; ++i) out[i] = static_cast<T>(so_far[static_cast<size_t>(i)]);
+  }
+}
+
+template <typename Op>
+Status combine(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
+               llvm::ArrayRef<std::byte*> results, int64_t count) {
+  return dispatch<AllNumberTypes>(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t begin = 0; begin < count; begin += kBlock)
+      combine_block<T>(op, parts, results, begin, std::min(kBlock, count - begin));
+    return Ok();
+  });
+}
+
+}  // namespace
+
+const char* reduction_name(Reduction reduction) {
+  constexpr std::array<const char*, 4> kNames = {"sum", "prod", "max", "min"};
+  return kNames[static_cast<size_t>(reduction)];
+}
+
+Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::byte*> parts,
+                    llvm::ArrayRef<std::byte*> results, int64_t count) {
+  switch (reduction) {
+    case Reduction::kSum:
+      return sum_parts(dtype, parts, results, count);
+    case Reduction::kProd:
+      return combine(dtype, Product(), parts, results, count);
+    case Reduction::kMax:
+      return combine(dtype, Largest(), parts, results, count);
+    case Reduction::kMin:
+      break;
+  }
+  return combine(dtype, Smallest(), parts, results, count);
+}
+
+}  // namespace millrace::kernels

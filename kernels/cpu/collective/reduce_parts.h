@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/base/status.h"
+#include "framework/types.h"
+
+namespace millrace::kernels {
+
+/// How elements of several ranks become one; the numbers of the attribute `reduce_type`.
+enum class Reduction { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
+
+/// "sum", "prod", "max" or "min".
+const char* reduction_name(Reduction reduction);
+
+/// Combines parts element by element, in the order in which they are given, and writes what comes
+/// out to every result. Results may be parts. 16-bit floats are combined in float and rounded once.
+/// A NaN among the elements of a maximum or minimum is the result.
+///
+/// \param parts    at least one
+/// \param count    elements of each part and result
+/// Errors: kUnimplemented for an element type that is no number.
+Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::byte*> parts,
+                    llvm::ArrayRef<std::byte*> results, int64_t count);
+
+}  // namespace millrace::kernels

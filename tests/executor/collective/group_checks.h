@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "executor/collective/collective_group.h"
+
+namespace millrace::executor {
+
+/// Every call of a group, with every element type and reduction, with counts below and above every
+/// limit of the engines. All ranks call it. \returns what is wrong; empty if nothing
+std::string check_group(CollectiveGroup& group);
+
+/// Groups of some of the ranks, also two at once. All ranks call it.
+std::string check_subgroups(CollectiveGroup& group);
+
+}  // namespace millrace::executor

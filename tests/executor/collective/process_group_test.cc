@@ -1,0 +1,136 @@
+// Groups of processes: every engine passes the same checks, and names ranks that are killed or
+// stopped within its deadline.
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "executor/collective/engines.h"
+#include "tests/support/process.h"
+
+namespace millrace::executor {
+namespace {
+
+using millrace::spawn::free_endpoints;
+using millrace::spawn::Process;
+using testing::HasSubstr;
+
+constexpr int kTimeoutMs = 1500;
+constexpr int kPatienceMs = 60'000;
+
+std::string program() {
+  return millrace::spawn::tool("../tests/collective_rank");
+}
+
+std::vector<Process> start(const std::string& check, int size, const std::string& engine,
+                           int timeout_ms, const std::string& folder = {}) {
+  const std::string endpoints = free_endpoints(size);
+  std::vector<Process> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    std::vector<std::string> command{
+        program(), check,     std::to_string(rank),      std::to_string(size),
+        engine,    endpoints, std::to_string(timeout_ms)};
+    if (!folder.empty()) command.push_back(folder);
+    ranks.emplace_back(command);
+  }
+  return ranks;
+}
+
+class ProcessGroup : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (GetParam() == "gloo" && !has_gloo()) GTEST_SKIP() << "this build has no Gloo";
+  }
+};
+
+TEST_P(ProcessGroup, AnswersEveryCall) {
+  for (const int size : {2, 3}) {
+    std::vector<Process> ranks = start("suite", size, GetParam(), 30'000);
+    for (Process& rank : ranks) {
+      EXPECT_EQ(rank.wait(kPatienceMs), 0) << rank.output();
+      EXPECT_THAT(rank.output(), HasSubstr("engine " + GetParam()));
+    }
+  }
+}
+
+TEST_P(ProcessGroup, FindsTheOthersByAFolder) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("millrace_ranks_" + std::to_string(::getpid()));
+  std::vector<Process> ranks = start("suite", 2, GetParam(), 30'000, folder);
+  for (Process& rank : ranks) EXPECT_EQ(rank.wait(kPatienceMs), 0) << rank.output();
+  std::filesystem::remove_all(folder);
+}
+
+// Each rank in turn is killed or stopped; the others name it and end in time.
+void expect_named(const std::string& engine, const std::string& check, int signal) {
+  for (int victim = 0; victim < 3; ++victim) {
+    std::vector<Process> ranks = start(check, 3, engine, kTimeoutMs);
+    for (Process& rank : ranks)
+      ASSERT_TRUE(rank.has_written("step 5", kPatienceMs)) << rank.output();
+    ranks[static_cast<size_t>(victim)].signal(signal);
+    const auto start_time = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < 3; ++rank) {
+      Process& process = ranks[static_cast<size_t>(rank)];
+      if (rank == victim) continue;
+      // the deadline, the roll call, and time for a busy machine
+      EXPECT_EQ(process.wait(20'000), 5) << process.output();
+      EXPECT_THAT(process.output(), HasSubstr("rank " + std::to_string(victim)));
+      EXPECT_THAT(process.output(), HasSubstr("again: error: the group of ranks is broken"));
+    }
+    const auto took = std::chrono::steady_clock::now() - start_time;
+    EXPECT_LT(took, std::chrono::milliseconds(10 * kTimeoutMs)) << "victim " << victim;
+  }
+}
+
+TEST_P(ProcessGroup, NamesARankThatIsKilled) {
+  expect_named(GetParam(), "steps", SIGKILL);
+}
+TEST_P(ProcessGroup, NamesARankThatIsKilledInLargeCalls) {
+  expect_named(GetParam(), "large-steps", SIGKILL);
+}
+TEST_P(ProcessGroup, NamesARankThatIsStopped) {
+  expect_named(GetParam(), "steps", SIGSTOP);
+}
+
+TEST_P(ProcessGroup, LeavesNothingBehind) {
+  const auto count = [] {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+      if (entry.path().filename().string().rfind("millrace-", 0) == 0) ++files;
+    }
+    return files;
+  };
+  const int before = count();
+  std::vector<Process> ranks = start("steps", 2, GetParam(), kTimeoutMs);
+  for (Process& rank : ranks) ASSERT_TRUE(rank.has_written("step 1", kPatienceMs)) << rank.output();
+  ranks.clear();
+  EXPECT_LE(count(), before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, ProcessGroup, testing::Values("shm", "gloo"),
+                         [](const auto& engine) { return engine.param; });
+
+TEST(Mpirun, AnswersEveryCall) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  for (const char* const size : {"2", "3"}) {
+    Process job({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size, program(), "suite",
+                 "0", size, "mpi", "", "30000"});
+    EXPECT_EQ(job.wait(kPatienceMs), 0) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("engine mpi"));
+    EXPECT_THAT(job.output(), HasSubstr("all fine"));
+  }
+}
+
+TEST(Group, SaysThatARankNeverCame) {
+  std::vector<Process> ranks;
+  const std::string endpoints = free_endpoints(2);
+  Process alone({program(), "absent", "1", "2", "shm", endpoints, "1000"});
+  Process zero({program(), "absent", "0", "3", "gloo", endpoints + ",127.0.0.1:1", "1000"});
+  EXPECT_EQ(zero.wait(kPatienceMs), 5);
+  EXPECT_EQ(alone.wait(kPatienceMs), 5);
+}
+
+}  // namespace
+}  // namespace millrace::executor

@@ -1,0 +1,116 @@
+// Stores in which ranks find each other: what one sets the others get, and strangers are refused.
+
+#include "executor/collective/store.h"
+
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "executor/collective/roll_call.h"
+#include "executor/collective/sockets.h"
+#include "tests/support/process.h"
+
+namespace millrace::executor {
+namespace {
+
+using testing::HasSubstr;
+
+std::unique_ptr<Store> join(const std::string& endpoint, bool serve,
+                            const std::string& job = "job") {
+  auto store =
+      open_tcp_store({.endpoint = endpoint, .serve = serve, .job = job, .join_timeout_ms = 5000});
+  EXPECT_TRUE(store.ok()) << store.status().to_string();
+  return store.ok() ? std::move(store).value() : nullptr;
+}
+
+void expect_store(Store& a, Store& b) {
+  EXPECT_FALSE((*a.find("x/y")).has_value());
+  EXPECT_THAT(a.get("x/y", 30).status().message(), HasSubstr("waited 30 ms for 'x/y'"));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ASSERT_TRUE(b.set("x/y", std::string("zero\0byte", 9)).ok());
+  });
+  EXPECT_EQ(*a.get("x/y", 5000), std::string("zero\0byte", 9));
+  later.join();
+  ASSERT_TRUE(a.set("x/y", "new").ok());
+  EXPECT_EQ(**b.find("x/y"), "new");
+}
+
+TEST(Store, TcpGivesWhatOthersSet) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto server = join(endpoint, true);
+  const auto client = join(endpoint, false);
+  expect_store(*client, *server);
+}
+
+TEST(Store, FilesGiveWhatOthersSet) {
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("millrace_store_" + std::to_string(::getpid()));
+  auto a = open_file_store(folder, "job");
+  auto b = open_file_store(folder, "job");
+  ASSERT_TRUE(a.ok() && b.ok());
+  expect_store(**a, **b);
+  std::filesystem::remove_all(folder);
+  EXPECT_FALSE(open_file_store("/proc/none", "job").ok());
+  EXPECT_FALSE(open_file_store(folder, "../up").ok());
+}
+
+TEST(Store, StartsInAnyOrder) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  std::unique_ptr<Store> server;
+  std::thread late([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    server = join(endpoint, true);
+  });
+  EXPECT_NE(join(endpoint, false), nullptr);
+  late.join();
+}
+
+TEST(Store, RefusesOtherJobsAndStrangers) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto server = join(endpoint, true);
+  const auto other =
+      open_tcp_store({.endpoint = endpoint, .job = "other", .join_timeout_ms = 2000});
+  EXPECT_THAT(other.status().message(), HasSubstr("this is job 'job', not 'other'"));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  for (const std::string& noise :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'),
+        std::string("mr-store-1\xff\xff\xff\xff\x01\x01\x01\x01")}) {
+    auto socket = connect_to(endpoint, deadline);
+    ASSERT_TRUE(socket.ok());
+    (void)write_bytes(*socket, noise, deadline);
+    std::string answer;
+    EXPECT_FALSE(read_bytes(*socket, answer, 1, deadline).ok());
+  }
+  const auto client = join(endpoint, false);
+  EXPECT_TRUE(client->set("a", "b").ok());
+  EXPECT_FALSE(client->set(std::string(600, 'k'), "b").ok());
+}
+
+TEST(Store, SaysThatNobodyServes) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto store = open_tcp_store({.endpoint = endpoint, .join_timeout_ms = 100});
+  EXPECT_EQ(store.status().code(), StatusCode::kDistributed);
+  EXPECT_THAT(store.status().message(), HasSubstr("cannot connect to " + endpoint));
+  EXPECT_FALSE(open_tcp_store({.endpoint = "nowhere", .serve = true}).ok());
+  EXPECT_FALSE(open_tcp_store({.endpoint = "host:70000"}).ok());
+}
+
+TEST(RollCall, NamesWhoDoesNotAnswer) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  auto zero = join(endpoint, true);
+  const auto two = join(endpoint, false);
+  const Status why(StatusCode::kDistributed, "it broke");
+  std::thread other([&] { (void)call_roll(*two, "g", {0, 1, 2}, 2, 300, why); });
+  const Status status = call_roll(*zero, "g", {0, 1, 2}, 0, 300, why);
+  other.join();
+  EXPECT_THAT(status.message(), HasSubstr("lost rank 1"));
+  EXPECT_THAT(status.notes(), testing::Contains("it broke"));
+  zero.reset();
+  EXPECT_THAT(call_roll(*two, "h", {0, 1, 2}, 2, 300, why).message(), HasSubstr("lost rank 0"));
+}
+
+}  // namespace
+}  // namespace millrace::executor
