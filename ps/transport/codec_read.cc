@@ -1,0 +1,399 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "proto/ps_service.pb.h"
+#include "ps/transport/codec.h"
+#include "ps/transport/error_codec.h"
+#include "ps/transport/wire_format.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr int kMaxRank = 32;
+constexpr int kMaxLodLevels = 32;
+// Memory that is taken on the word of a head alone.
+constexpr uint64_t kTrusted = uint64_t{64} << 20U;
+
+enum class StepKind { kText, kRows, kLodLevel, kElements };
+
+// A run of payload bytes and where it goes.
+struct Step {
+  StepKind kind = StepKind::kElements;
+  uint64_t bytes = 0;
+  std::string* text = nullptr;
+  SelectedRows* rows = nullptr;  // of kRows
+  Tensor* tensor = nullptr;      // of kElements
+  DType dtype = DType::kFloat32;
+  Dims dims;
+  int64_t expected_rows = -1;  // of kElements: dim 0 has to be this
+};
+
+bool add_checked(uint64_t& sum, uint64_t more) {
+  return !__builtin_add_overflow(sum, more, &sum);
+}
+
+// Bytes of the elements; false if the dims are none, or their product is beyond int64.
+bool count_bytes(const PsTensor& tensor, uint64_t& bytes) {
+  int64_t product = dtype_size(static_cast<DType>(tensor.dtype()));
+  bool empty = false;
+  for (const int64_t dim : tensor.dims()) {
+    if (dim < 0) return false;
+    if (dim == 0) empty = true;
+    if (dim != 0 && __builtin_mul_overflow(product, dim, &product)) return false;
+  }
+  bytes = empty ? 0 : static_cast<uint64_t>(product);
+  return true;
+}
+
+}  // namespace
+
+struct MessageReader::Impl {
+  BufferPool& pool;
+  uint64_t max_payload;
+
+  enum class Phase { kPrelude, kHead, kPayload, kDone } phase = Phase::kPrelude;
+  std::string buffer{std::string(kPreludeBytes, '\0')};  // prelude, then head
+  size_t at = 0;                                         // filled bytes of buffer or step
+
+  std::vector<Step> steps;
+  size_t now_at = 0;           // the step under way
+  uint64_t payload_bytes = 0;  // of all steps
+  uint64_t received = 0;
+
+  // Memory of the step under way: room for `capacity` of its bytes.
+  std::byte* target = nullptr;
+  uint64_t capacity = 0;
+  BufferPool::Block block;    // of kElements, where the tensor's own memory does not do
+  std::vector<int64_t> ints;  // of kLodLevel
+  std::vector<LodLevel> levels;
+
+  Impl(BufferPool& from, uint64_t limit) : pool(from), max_payload(limit) {}
+
+  Status plan_text(std::string& text, uint64_t bytes);
+  Status plan_value(const PsValue& from, Value& to);
+  Status plan_tensor(const PsTensor& from, Tensor& to, int64_t expected_rows);
+  Status plan(Step step);
+
+  [[nodiscard]] const Step& current() const { return steps[now_at]; }
+  Status begin_step();
+  Status grow(uint64_t capacity);
+  Status end_step();
+  Status end_elements(const Step& done);
+  Status next_steps();
+};
+
+Status MessageReader::Impl::plan(Step step) {
+  if (!add_checked(payload_bytes, step.bytes) || payload_bytes > max_payload) {
+    return Status(StatusCode::kResource,
+                  fmt::format("a message announces more than {} bytes", max_payload))
+        .with_hint("the limit is --max-message-bytes");
+  }
+  steps.push_back(std::move(step));
+  return Ok();
+}
+
+Status MessageReader::Impl::plan_text(std::string& text, uint64_t bytes) {
+  text.clear();
+  Step step;
+  step.kind = StepKind::kText;
+  step.bytes = bytes;
+  step.text = &text;
+  return bytes == 0 ? Ok() : plan(std::move(step));
+}
+
+Status MessageReader::Impl::plan_tensor(const PsTensor& from, Tensor& to, int64_t expected_rows) {
+  if (from.absent()) {
+    to.reset();
+    return expected_rows <= 0 ? Ok() : InvalidData("{} rows have no values", expected_rows);
+  }
+  Step step;
+  step.dtype = static_cast<DType>(from.dtype());
+  if (!is_valid(step.dtype)) return InvalidData("there is no dtype {}", from.dtype());
+  if (from.dims_size() > kMaxRank || from.lod_sizes_size() > kMaxLodLevels) {
+    return InvalidData("a tensor of rank {} with {} LoD levels, expected at most {} and {}",
+                       from.dims_size(), from.lod_sizes_size(), kMaxRank, kMaxLodLevels);
+  }
+  if (!count_bytes(from, step.bytes)) return InvalidData("no tensor has the dims of the message");
+  for (const uint64_t size : from.lod_sizes()) {
+    Step level;
+    level.kind = StepKind::kLodLevel;
+    if (__builtin_mul_overflow(size, sizeof(int64_t), &level.bytes))
+      return InvalidData("a LoD level of {} offsets", size);
+    MILLRACE_RETURN_IF_ERROR(plan(std::move(level)));
+  }
+  step.dims.assign(from.dims().begin(), from.dims().end());
+  step.tensor = &to;
+  step.expected_rows = expected_rows;
+  return plan(std::move(step));
+}
+
+Status MessageReader::Impl::plan_value(const PsValue& from, Value& to) {
+  const auto kind = static_cast<VarKind>(from.kind());
+  const int wanted = kind == VarKind::kLodTensor || kind == VarKind::kSelectedRows ? 1
+                     : kind == VarKind::kLodTensorArray                            ? -1
+                                                                                   : 0;
+  if (wanted >= 0 && from.tensors_size() != wanted) {
+    return InvalidData("a value of kind {} with {} tensors, expected {}", from.kind(),
+                       from.tensors_size(), wanted);
+  }
+  if (kind == VarKind::kLodTensor) return plan_tensor(from.tensors(0), to.as<Tensor>(), -1);
+  if (kind == VarKind::kSelectedRows) {
+    auto& rows = to.as<SelectedRows>();
+    rows.height = from.height();
+    rows.rows.clear();
+    Step step;
+    step.kind = StepKind::kRows;
+    step.rows = &rows;
+    if (from.rows() > INT64_MAX / sizeof(int64_t)) return InvalidData("{} rows", from.rows());
+    step.bytes = from.rows() * sizeof(int64_t);
+    MILLRACE_RETURN_IF_ERROR(plan(std::move(step)));
+    return plan_tensor(from.tensors(0), rows.value, static_cast<int64_t>(from.rows()));
+  }
+  if (kind == VarKind::kLodTensorArray) {
+    auto& array = to.as<TensorArray>();
+    array.resize(static_cast<size_t>(from.tensors_size()));
+    for (size_t i = 0; i < array.size(); ++i)
+      MILLRACE_RETURN_IF_ERROR(plan_tensor(from.tensors(static_cast<int>(i)), array[i], -1));
+    return Ok();
+  }
+  if (kind == VarKind::kStrings) {
+    auto& strings = to.as<Strings>();
+    strings.resize(static_cast<size_t>(from.string_sizes_size()));
+    for (size_t i = 0; i < strings.size(); ++i)
+      MILLRACE_RETURN_IF_ERROR(plan_text(strings[i], from.string_sizes(static_cast<int>(i))));
+    return Ok();
+  }
+  to.clear();
+  return kind == VarKind::kRaw ? Ok() : InvalidData("values of kind {} do not travel", from.kind());
+}
+
+// Room for so many bytes of the current step, keeping what has arrived.
+Status MessageReader::Impl::grow(uint64_t wanted) {
+  const Step& now = current();
+  switch (now.kind) {
+    case StepKind::kText:
+      now.text->resize(wanted);
+      target = reinterpret_cast<std::byte*>(now.text->data());
+      break;
+    case StepKind::kRows:
+    case StepKind::kLodLevel: {
+      std::vector<int64_t>& to = now.kind == StepKind::kRows ? now.rows->rows : ints;
+      to.resize((wanted + sizeof(int64_t) - 1) / sizeof(int64_t));
+      target = reinterpret_cast<std::byte*>(to.data());
+      break;
+    }
+    case StepKind::kElements: {
+      MILLRACE_ASSIGN_OR_RETURN(BufferPool::Block larger, pool.take(wanted));
+      if (at > 0) std::memcpy(larger.data, target, at);
+      block = std::move(larger);
+      target = block.data;
+      break;
+    }
+  }
+  capacity = wanted;
+  return Ok();
+}
+
+Status MessageReader::Impl::begin_step() {
+  at = 0;
+  target = nullptr;
+  capacity = 0;
+  block = {};
+  const Step& now = current();
+  if (now.bytes == 0) return Ok();
+  if (now.kind == StepKind::kElements) {
+    Tensor& tensor = *now.tensor;
+    if (tensor.initialized() && tensor.storage_bytes() >= static_cast<int64_t>(now.bytes)) {
+      MILLRACE_RETURN_IF_ERROR(tensor.resize(now.dtype, now.dims));
+      target = tensor.raw();
+      capacity = now.bytes;
+      return Ok();
+    }
+    block = pool.take_idle(now.bytes);
+    if (block.data != nullptr) {
+      target = block.data;
+      capacity = now.bytes;
+      return Ok();
+    }
+  }
+  return grow(std::min(now.bytes, kTrusted));
+}
+
+Status MessageReader::Impl::end_elements(const Step& done) {
+  Tensor& tensor = *done.tensor;
+  if (block.data != nullptr) tensor.bind(std::move(block.owner), block.data, block.size);
+  block = {};
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(done.dtype, done.dims));
+  const int64_t rows = tensor.rank() == 0 ? 1 : tensor.dim(0);
+  if (done.expected_rows >= 0 && rows != done.expected_rows)
+    return InvalidData("{} row numbers for {}", done.expected_rows, describe(tensor));
+  Lod lod(std::move(levels));
+  levels.clear();
+  if (!lod.empty()) MILLRACE_RETURN_IF_ERROR(lod.check(rows));
+  tensor.set_lod(std::move(lod));
+  return Ok();
+}
+
+Status MessageReader::Impl::end_step() {
+  const Step& done = current();
+  if (done.kind == StepKind::kElements) MILLRACE_RETURN_IF_ERROR(end_elements(done));
+  if (done.kind == StepKind::kLodLevel) levels.push_back(std::move(ints));
+  if (done.kind == StepKind::kLodLevel) ints.clear();
+  if (done.kind == StepKind::kRows) {
+    for (const int64_t row : done.rows->rows) {
+      if (row >= 0 && (done.rows->height <= 0 || row < done.rows->height)) continue;
+      return InvalidData("row {} of selected rows of height {}", row, done.rows->height);
+    }
+  }
+  ++now_at;
+  return Ok();
+}
+
+// Goes to the next step that needs bytes, or to the end.
+Status MessageReader::Impl::next_steps() {
+  while (now_at < steps.size()) {
+    MILLRACE_RETURN_IF_ERROR(begin_step());
+    if (current().bytes > 0) return Ok();
+    MILLRACE_RETURN_IF_ERROR(end_step());
+  }
+  phase = Phase::kDone;
+  return Ok();
+}
+
+MessageReader::MessageReader(BufferPool& pool, uint64_t max_payload_bytes)
+    : impl_(std::make_unique<Impl>(pool, max_payload_bytes)) {}
+MessageReader::~MessageReader() = default;
+
+bool MessageReader::done() const {
+  return impl_->phase == Impl::Phase::kDone;
+}
+
+uint64_t MessageReader::received_bytes() const {
+  return impl_->received;
+}
+
+std::span<std::byte> MessageReader::space() const {
+  Impl& now = *impl_;
+  if (now.phase == Impl::Phase::kDone) return {};
+  if (now.phase == Impl::Phase::kPayload)
+    return {now.target + now.at, static_cast<size_t>(now.capacity - now.at)};
+  return std::as_writable_bytes(std::span(now.buffer)).subspan(now.at);
+}
+
+Status MessageReader::filled(size_t bytes) {
+  Impl& now = *impl_;
+  now.at += bytes;
+  now.received += bytes;
+  if (now.phase == Impl::Phase::kPayload) {
+    if (now.at < now.capacity) return Ok();
+    const uint64_t wanted = now.current().bytes;
+    if (now.capacity < wanted) return now.grow(std::min(wanted, 4 * now.capacity));
+    MILLRACE_RETURN_IF_ERROR(now.end_step());
+    return now.next_steps();
+  }
+  if (now.at < now.buffer.size()) return Ok();
+  if (now.phase == Impl::Phase::kPrelude) {
+    uint32_t length = 0;
+    std::memcpy(&length, now.buffer.data() + kWireMark.size(), sizeof length);
+    if (std::string_view(now.buffer).substr(0, kWireMark.size()) != kWireMark)
+      return InvalidData("these bytes are no message: they do not start with {}", kWireMark);
+    if (length == 0 || length > kMaxHeadBytes)
+      return InvalidData("a head of {} bytes, expected 1 to {}", length, kMaxHeadBytes);
+    now.phase = Impl::Phase::kHead;
+    now.buffer.assign(length, '\0');
+    now.at = 0;
+    return Ok();
+  }
+  MILLRACE_RETURN_IF_ERROR(take_head(now.buffer));
+  now.buffer.clear();
+  now.phase = Impl::Phase::kPayload;
+  return now.next_steps();
+}
+
+Status MessageReader::feed(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::span<std::byte> to = space();
+    if (to.empty()) return InvalidData("{} bytes behind the end of a message", bytes.size());
+    const size_t count = std::min(to.size(), bytes.size());
+    std::memcpy(to.data(), bytes.data(), count);
+    MILLRACE_RETURN_IF_ERROR(filled(count));
+    bytes = bytes.subspan(count);
+  }
+  return Ok();
+}
+
+CallReader::CallReader(BufferPool& pool, uint64_t max_payload_bytes)
+    : MessageReader(pool, max_payload_bytes) {}
+CallReader::~CallReader() = default;
+
+Status CallReader::take_head(std::string_view head) {
+  PsCall call;
+  if (!call.ParseFromArray(head.data(), static_cast<int>(head.size())))
+    return InvalidData("the head of a call cannot be read");
+  if (call.version() != kWireVersion) {
+    return Status(StatusCode::kDistributed,
+                  fmt::format("the caller speaks version {} of the protocol, this server {}",
+                              call.version(), kWireVersion))
+        .with_hint("run the same release of millrace everywhere");
+  }
+  request_.method = static_cast<Method>(call.method());
+  if (call.method() > UINT8_MAX || method_name(request_.method) == "unknown")
+    return InvalidData("there is no method {}", call.method());
+  request_.caller = {call.job(), call.trainer(), call.incarnation()};
+  request_.epoch = call.epoch();
+  request_.step = call.step();
+  request_.sequence = call.sequence();
+  request_.number = call.number();
+  timeout_us_ = call.timeout_us();
+  MILLRACE_RETURN_IF_ERROR(impl_->plan_text(request_.text, call.text_bytes()));
+  values_.resize(static_cast<size_t>(call.items_size()));
+  for (size_t i = 0; i < values_.size(); ++i) {
+    const PsValue& from = call.items(static_cast<int>(i));
+    Value* const value = from.kind() == 0 ? nullptr : &values_[i];
+    request_.items.push_back({from.name(), value, value});
+    if (value == nullptr) continue;
+    Status planned = impl_->plan_value(from, *value);
+    if (!planned.ok())
+      return std::move(planned).with_note(fmt::format("value '{}'", printable(from.name())));
+  }
+  has_head_ = true;
+  return Ok();
+}
+
+ReplyReader::ReplyReader(BufferPool& pool, Reply& reply, uint64_t max_payload_bytes)
+    : MessageReader(pool, max_payload_bytes), reply_(reply) {}
+ReplyReader::~ReplyReader() = default;
+
+Status ReplyReader::take_head(std::string_view head) {
+  PsReply from;
+  if (!from.ParseFromArray(head.data(), static_cast<int>(head.size())))
+    return InvalidData("the head of a reply cannot be read");
+  if (from.version() != kWireVersion) {
+    return {StatusCode::kDistributed,
+            fmt::format("the server speaks version {} of the protocol, this caller {}",
+                        from.version(), kWireVersion)};
+  }
+  reply_.epoch = from.epoch();
+  if (from.has_error()) {
+    status_ = decode_status(from.error());
+    return Ok();
+  }
+  reply_.number = from.number();
+  MILLRACE_RETURN_IF_ERROR(impl_->plan_text(reply_.text, from.text_bytes()));
+  reply_.names.clear();
+  reply_.values.resize(static_cast<size_t>(from.values_size()));
+  for (int i = 0; i < from.values_size(); ++i) {
+    reply_.names.push_back(from.values(i).name());
+    Status planned = impl_->plan_value(from.values(i), reply_.values[static_cast<size_t>(i)]);
+    if (!planned.ok()) {
+      return std::move(planned).with_note(
+          fmt::format("value '{}'", printable(from.values(i).name())));
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,57 @@
+#include "ps/transport/grpc.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "ps/transport/endpoint.h"
+#include "ps/transport/grpc_parts.h"
+
+namespace millrace::ps {
+namespace {
+
+class GrpcTransport final : public Transport {
+ public:
+  explicit GrpcTransport(std::shared_ptr<GrpcShared> shared) : shared_(std::move(shared)) {}
+
+  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
+    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
+    if (parsed.port == 0)
+      return InvalidArgument("endpoint '{}': nobody can be reached at port 0", endpoint);
+    return make_grpc_channel(shared_, endpoint);
+  }
+
+  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
+                                             Handler& handler) override {
+    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
+    const GrpcOptions& options = shared_->options;
+    if (!options.tls && !options.insecure_listen) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool loopback, is_loopback(parsed));
+      if (!loopback) {
+        return InvalidArgument("listening at {} would let in anybody who can reach it", endpoint)
+            .with_hint(
+                "give certificates (--tls-ca, --tls-cert, --tls-key), or --insecure-listen if "
+                "the network keeps others out");
+      }
+    }
+    MILLRACE_RETURN_IF_ERROR(check_port_free(parsed));
+    return make_grpc_listener(shared_, endpoint, handler);
+  }
+
+ private:
+  std::shared_ptr<GrpcShared> shared_;
+};
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
+  if (options.max_streams_per_connection < 1 || options.max_handler_threads < 1)
+    return InvalidArgument("streams a connection and handler threads: expected at least 1");
+  if (options.keepalive_time.count() < 1 || options.keepalive_timeout.count() < 1)
+    return InvalidArgument("keep-alive times: expected at least 1 ms");
+  auto shared = std::make_shared<GrpcShared>();
+  shared->options = options;
+  MILLRACE_ASSIGN_OR_RETURN(shared->credentials, make_credentials(options.tls));
+  return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(std::move(shared)));
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,290 @@
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <grpc/support/time.h>
+#include <grpcpp/impl/codegen/rpc_method.h>
+#include <grpcpp/impl/codegen/rpc_service_method.h>
+#include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/method_handler.h>
+#include <grpcpp/support/sync_stream.h>
+
+#include "framework/base/errors.h"
+#include "ps/metrics/metrics.h"
+#include "ps/transport/endpoint.h"
+#include "ps/transport/grpc_parts.h"
+
+namespace millrace::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+// What calls, and replies under way, get when a server ends.
+constexpr std::chrono::milliseconds kMoment{500};
+constexpr std::chrono::milliseconds kDrain{2000};
+constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
+
+// When the caller stops waiting: what he said, or earlier where gRPC knows so.
+Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
+  const auto now = Clock::now();
+  const auto limit = static_cast<uint64_t>(kLongestCall.count());
+  const Deadline said = now + std::chrono::microseconds(std::min(timeout_us, limit));
+  const gpr_timespec at = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
+  const gpr_timespec left = gpr_time_sub(at, gpr_now(GPR_CLOCK_MONOTONIC));
+  if (gpr_time_cmp(left, gpr_time_from_hours(1000, GPR_TIMESPAN)) >= 0) return said;
+  return std::min(said, now + std::chrono::nanoseconds(left.tv_sec * 1000000000 + left.tv_nsec));
+}
+
+// The calls that are being served, for ending those that stand still.
+class ActiveCalls {
+ public:
+  enum class Stage { kReceiving, kHandling, kReplying };
+
+  // False if the server is about to end.
+  bool enter(grpc::ServerContext& context) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (closing_) return false;
+    calls_[&context] = {Stage::kReceiving, Clock::now()};
+    return true;
+  }
+  // Notes that a call is alive. False if the server is about to end.
+  bool note(grpc::ServerContext& context, Stage stage) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_[&context] = {stage, Clock::now()};
+    return !closing_;
+  }
+  void leave(grpc::ServerContext& context) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_.erase(&context);
+    changed_.notify_all();
+  }
+  // Ends calls without progress.
+  void cancel_stalled(std::chrono::milliseconds timeout) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto now = Clock::now();
+    for (const auto& [context, state] : calls_)
+      if (state.stage != Stage::kHandling && now - state.progress > timeout) context->TryCancel();
+  }
+  // Lets no call in, gives those that are there a moment to finish, ends those that are not
+  // replying then, and gives the others more time.
+  void close() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    closing_ = true;
+    changed_.notify_all();
+    changed_.wait_for(lock, kMoment, [this] { return calls_.empty(); });
+    const auto replying = [this] {
+      return std::any_of(calls_.begin(), calls_.end(),
+                         [](const auto& call) { return call.second.stage == Stage::kReplying; });
+    };
+    for (const auto& [context, state] : calls_)
+      if (state.stage != Stage::kReplying) context->TryCancel();
+    changed_.wait_for(lock, kDrain, [&] { return !replying(); });
+  }
+  // Wakes at the latest after the period; true if the server is about to end.
+  bool sleep(std::chrono::milliseconds period) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, period, [this] { return closing_; });
+  }
+
+ private:
+  struct Call {
+    Stage stage;
+    Clock::time_point progress;
+  };
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<grpc::ServerContext*, Call> calls_;
+  bool closing_ = false;
+};
+
+class PsService final : public grpc::Service {
+ public:
+  PsService(GrpcShared& shared, Handler& handler, ActiveCalls& calls)
+      : shared_(shared), handler_(handler), calls_(calls) {
+    AddMethod(new grpc::internal::RpcServiceMethod(
+        kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
+        new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
+            [](PsService* service, grpc::ServerContext* context, Stream* stream) {
+              return service->serve(*context, *stream);
+            },
+            this)));
+  }
+
+ private:
+  grpc::Status serve(grpc::ServerContext& context, Stream& stream);
+  grpc::Status exchange(grpc::ServerContext& context, Stream& stream);
+  // False if the stream ended within the message.
+  bool receive(grpc::ServerContext& context, Stream& stream, CallReader& reader, Status& status);
+  Status handle(grpc::ServerContext& context, const CallReader& reader, ReplyWriter& reply);
+  void reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message);
+
+  GrpcShared& shared_;
+  Handler& handler_;
+  ActiveCalls& calls_;
+};
+
+grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
+  if (!calls_.enter(context)) return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+  grpc::Status status = exchange(context, stream);
+  calls_.leave(context);
+  return status;
+}
+
+grpc::Status PsService::exchange(grpc::ServerContext& context, Stream& stream) {
+  const auto begin = Clock::now();
+  CallReader reader(shared_.pool, shared_.options.max_message_bytes);
+  ReplyWriter answer(shared_.pool);
+  Status status;
+  if (!receive(context, stream, reader, status))
+    return {grpc::StatusCode::INVALID_ARGUMENT, "the call ends within its message"};
+  if (status.ok()) {
+    if (!calls_.note(context, ActiveCalls::Stage::kHandling))
+      return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+    status = handle(context, reader, answer);
+  }
+  OutgoingMessage message = answer.finish(status);
+  if (shared_.options.metrics != nullptr) {
+    const std::string_view method =
+        reader.has_head() ? method_name(reader.request().method) : "unreadable";
+    count_call(*shared_.options.metrics, method,
+               {reader.received_bytes(), message.bytes(), status.ok(),
+                std::chrono::duration<double>(Clock::now() - begin).count()});
+  }
+  reply(context, stream, std::move(message));
+  return grpc::Status::OK;
+}
+
+bool PsService::receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
+                        Status& status) {
+  grpc::ByteBuffer part;
+  while (status.ok() && !reader.done()) {
+    if (!stream.Read(&part)) return false;
+    status = feed(reader, part);
+    calls_.note(context, ActiveCalls::Stage::kReceiving);
+  }
+  return true;
+}
+
+Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
+                         ReplyWriter& reply) {
+  const Request& request = reader.request();
+  if (shared_.options.tls)
+    MILLRACE_RETURN_IF_ERROR(check_caller(*context.auth_context(), request.method));
+  try {
+    return handler_.handle(request, deadline_of(context, reader.timeout_us()), reply);
+  } catch (const std::exception& error) {
+    return Internal("unexpected exception in '{}': {}", method_name(request.method), error.what());
+  }
+}
+
+void PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message) {
+  // gRPC holds the memory for as long as it wants to.
+  const auto kept = std::make_shared<OutgoingMessage>(std::move(message));
+  MessageCutter cutter(*kept, kept);
+  for (bool taken = true; taken && !cutter.at_end();) {
+    calls_.note(context, ActiveCalls::Stage::kReplying);
+    grpc::ByteBuffer part;
+    cutter.next(part);
+    grpc::WriteOptions how;
+    if (cutter.at_end()) how.set_last_message();
+    taken = stream.Write(part, how);
+  }
+}
+
+class GrpcListener final : public Listener {
+ public:
+  GrpcListener(std::shared_ptr<GrpcShared> shared, Handler& handler)
+      : shared_(std::move(shared)), service_(*shared_, handler, calls_) {}
+  ~GrpcListener() override;
+
+  [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
+  Status start(const std::string& endpoint);
+
+ private:
+  void configure(grpc::ServerBuilder& builder);
+
+  std::shared_ptr<GrpcShared> shared_;
+  ActiveCalls calls_;
+  PsService service_;
+  std::string endpoint_;
+  std::unique_ptr<grpc::Server> server_;
+  std::thread watchdog_;
+};
+
+void GrpcListener::configure(grpc::ServerBuilder& builder) {
+  const GrpcOptions& options = shared_->options;
+  const auto ms = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kChunkBytes + 2 * kMaxHeadBytes));
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, ms(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, ms(options.idle_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, ms(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, ms(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 1000);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 8192);
+  // Threads come and go with the calls, up to a bound; a few stay awake for the next ones.
+  grpc::ResourceQuota quota("millrace-ps");
+  quota.SetMaxThreads(options.max_handler_threads + 1);
+  quota.Resize(options.memory_quota_bytes);
+  builder.SetResourceQuota(quota);
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 8);
+  builder.RegisterService(&service_);
+}
+
+Status GrpcListener::start(const std::string& endpoint) {
+  grpc::ServerBuilder builder;
+  configure(builder);
+  int port = 0;
+  builder.AddListeningPort(endpoint, shared_->credentials.server, &port);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return Status(StatusCode::kDistributed, fmt::format("cannot listen at {}", endpoint))
+        .with_hint("is the address one of this machine, and the certificate a good one?");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Endpoint got, parse_endpoint(endpoint));
+  got.port = port;
+  endpoint_ = to_string(got);
+  watchdog_ = std::thread([this] {
+    const auto period = std::min<std::chrono::milliseconds>(std::chrono::seconds(1),
+                                                            shared_->options.stall_timeout / 4);
+    while (!calls_.sleep(period)) calls_.cancel_stalled(shared_->options.stall_timeout);
+  });
+  return Ok();
+}
+
+GrpcListener::~GrpcListener() {
+  if (server_ == nullptr) return;
+  calls_.close();
+  if (watchdog_.joinable()) watchdog_.join();
+  // What is still there is cancelled at once; then it waits for the handlers.
+  server_->Shutdown(
+      gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_millis(100, GPR_TIMESPAN)));
+  server_->Wait();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Listener>> make_grpc_listener(std::shared_ptr<GrpcShared> shared,
+                                                       const std::string& endpoint,
+                                                       Handler& handler) {
+  auto listener = std::make_unique<GrpcListener>(std::move(shared), handler);
+  MILLRACE_RETURN_IF_ERROR(listener->start(endpoint));
+  return std::unique_ptr<Listener>(std::move(listener));
+}
+
+}  // namespace millrace::ps
