@@ -1,0 +1,66 @@
+#include "ps/table/barrier_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+
+BarrierTable::BarrierTable(int trainers, std::function<Status(std::string_view)> completed)
+    : completed_(std::move(completed)) {
+  for (int trainer = 0; trainer < trainers; ++trainer) live_.insert(trainer);
+}
+
+Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (!live_.contains(trainer))
+    return InvalidArgument("barrier '{}': trainer {} is unknown or has left", kind, trainer);
+  Barrier& barrier = barriers_.try_emplace(std::string(kind)).first->second;
+  if (phase < barrier.phase) return Ok();
+  if (phase > barrier.phase)
+    return InvalidArgument("barrier '{}': trainer {} is at phase {}, expected {}", kind, trainer,
+                           phase, barrier.phase);
+  barrier.arrived.insert(trainer);
+  finish_if_complete(kind, barrier);
+  const bool in_time = changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase; });
+  if (in_time) return barrier.result;
+  return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no word from trainer {}",
+                                                kind, phase, missing(barrier))};
+}
+
+void BarrierTable::finish_if_complete(std::string_view kind, Barrier& barrier) {
+  const auto has_arrived = [&](int trainer) { return barrier.arrived.contains(trainer); };
+  if (barrier.arrived.empty() || !std::all_of(live_.begin(), live_.end(), has_arrived)) return;
+  barrier.result = completed_ ? completed_(kind) : Ok();
+  barrier.arrived.clear();
+  ++barrier.phase;
+  changed_.notify_all();
+}
+
+Status BarrierTable::leave(int trainer) {
+  const std::lock_guard lock(mutex_);
+  if (live_.erase(trainer) == 0) return Ok();
+  for (auto& [kind, barrier] : barriers_) {
+    barrier.arrived.erase(trainer);
+    finish_if_complete(kind, barrier);
+  }
+  return Ok();
+}
+
+int BarrierTable::live() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(live_.size());
+}
+
+std::string BarrierTable::missing(const Barrier& barrier) const {
+  std::string list;
+  for (const int trainer : live_) {
+    if (barrier.arrived.contains(trainer)) continue;
+    if (!list.empty()) list += ", ";
+    list += std::to_string(trainer);
+  }
+  return list;
+}
+
+}  // namespace millrace::ps

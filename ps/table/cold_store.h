@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "framework/base/status.h"
+
+namespace millrace::ps {
+
+/// Rows of a table that are not in memory.
+///
+/// Thread-safety: none; a shard has one and calls it under its lock.
+class ColdStore {
+ public:
+  ColdStore() = default;
+  ColdStore(const ColdStore&) = delete;
+  ColdStore& operator=(const ColdStore&) = delete;
+  virtual ~ColdStore() = default;
+
+  /// Looks up several keys. \param found  called with position and row of each that is there
+  virtual Status get(std::span<const uint64_t> keys,
+                     const std::function<Status(size_t, std::span<const float>)>& found) = 0;
+  /// Stores a row, at the latest with flush().
+  virtual Status put(uint64_t key, std::span<const float> row) = 0;
+  virtual Status erase(uint64_t key) = 0;
+  virtual Status flush() = 0;
+  /// Calls the function with every row, in order of keys.
+  virtual Status visit(const std::function<Status(uint64_t, std::span<const float>)>& visitor) = 0;
+};
+
+/// A store in a folder of its own, which is made; what is in it is kept. Errors: kUnimplemented in
+/// a build without RocksDB; kIo with the path.
+StatusOr<std::unique_ptr<ColdStore>> open_rocks_store(const std::string& path);
+
+}  // namespace millrace::ps

@@ -1,0 +1,44 @@
+#pragma once
+
+#include "ps/table/accessor.h"
+
+namespace millrace::ps {
+
+/// Rows with statistics of shows and clicks (kSparse and kCtrCommon).
+///
+/// A push value is slot, show, click, gradient of embed_w, gradients of embedx_w. The embedx
+/// weights begin when the row's score reaches the threshold; before that they read as 0, and the
+/// push that reaches it was computed against those zeros, so it does not change them.
+class CtrAccessor final : public Accessor {
+ public:
+  explicit CtrAccessor(const AccessorOptions& options);
+
+  void make(uint64_t seed, uint64_t key, float* row) const override;
+  void select(const float* row, float* pulled) const override;
+  void assign(float* row, const float* pulled) const override;
+  void update(uint64_t seed, uint64_t key, float* row, const float* push,
+              float rate) const override;
+  [[nodiscard]] bool is_saved(const float* row, int mode) const override;
+  void after_save(float* row, int mode) const override;
+  [[nodiscard]] bool shrink(float* row) const override;
+  [[nodiscard]] int used_floats(const float* row) const override;
+  void set_used_floats(float* row, int used) const override;
+  [[nodiscard]] float unseen_days(const float* row) const override { return row[kUnseen]; }
+
+  /// Places in a row; behind kEmbed its state, then the embedx weights and theirs.
+  enum Column : int { kSlot, kUnseen, kDelta, kShow, kClick, kEmbed };
+  /// Places in a push value.
+  enum PushColumn : int { kPushSlot, kPushShow, kPushClick, kPushEmbed, kPushEmbedx };
+
+ private:
+  [[nodiscard]] float score(float show, float click) const {
+    return (show - click) * options_.nonclk_coeff + click * options_.click_coeff;
+  }
+  void begin_embedx(uint64_t seed, uint64_t key, float* row) const;
+
+  SparseRule embed_;
+  SparseRule embedx_;
+  int embedx_at_;  ///< place of the first embedx weight in a row
+};
+
+}  // namespace millrace::ps

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ps/table/initializer.h"
+#include "ps/table/table.h"
+
+namespace millrace::ps {
+
+/// What a dense table is. Rules and defaults: spec/ps_runtime.md section 7; in contrast to the
+/// original the betas and epsilon of adam are those of the user.
+struct DenseTableOptions {
+  enum class Rule : uint8_t { kSgd, kAdam, kAdamD2Sum, kSum, kSummary };
+  int table_id = 0;
+  std::string name;
+  int64_t elements = 0;  ///< of this server's part
+  Rule rule = Rule::kSgd;
+  Initializer initializer;  ///< of the parameters
+  uint64_t seed = 0;
+  float learning_rate = 0.01F;  ///< of sgd and adam; adam_d2sum: 5e-6 in the original
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+  float momentum = 0.99F;  ///< adam_d2sum
+  float decay = 0.9999F;   ///< adam_d2sum
+  /// Pushes are put aside, and pour() applies their mean.
+  bool sync = false;
+};
+
+/// "sgd", "adam", "adam_d2sum", "sum", "summary". Errors: kInvalidArgument.
+StatusOr<DenseTableOptions::Rule> parse_dense_rule(std::string_view name);
+
+/// A server's part of all dense parameters of a job in one row of floats (MemoryDenseTable).
+///
+/// Locked by blocks: a pull beside pushes may see one block before and the next after a push, but
+/// never half an element's update.
+class DenseTable final : public Table {
+ public:
+  /// Errors: kInvalidArgument for a negative size; kResource.
+  static StatusOr<std::unique_ptr<DenseTable>> create(DenseTableOptions options);
+
+  [[nodiscard]] const DenseTableOptions& options() const { return options_; }
+  /// Copies parameters; the span must have elements() floats.
+  Status pull(std::span<float> parameters) const;
+  /// A gradient for every element.
+  Status push(std::span<const float> grads);
+  /// Replaces the parameters; the optimizer's state stays.
+  Status set(std::span<const float> parameters);
+  Status pour() override;
+
+  /// The columns of the table and their names ("Param", "Moment1", ...), for checkpoints. Scalars
+  /// such as the powers of beta have one element.
+  struct Column {
+    std::string_view name;
+    std::span<float> values;
+  };
+  /// Calls the function with all columns, while nothing else changes them.
+  Status with_columns(const std::function<Status(std::span<const Column>)>& body);
+
+  [[nodiscard]] std::string_view table_class() const override { return "MemoryDenseTable"; }
+  /// No arguments.
+  Status pull(const TableCall& call, Value& reply) override;
+  /// Arguments: gradients, or parameters with "set".
+  Status push(const TableCall& call) override;
+  [[nodiscard]] int64_t size() const override { return options_.elements; }
+  [[nodiscard]] int64_t memory_bytes() const override;
+  void share_rate(const std::atomic<float>* rate) override { rate_ = rate; }
+
+ private:
+  static constexpr size_t kBlock = 16'384;
+  explicit DenseTable(DenseTableOptions options) : options_(std::move(options)) {}
+  Status check_size(size_t elements) const;
+  Status apply(std::span<const float> grads);
+  void apply_block(size_t begin, std::span<const float> grads, float rate, float adam_epsilon);
+
+  DenseTableOptions options_;
+  std::vector<float> param_;
+  std::vector<float> first_;               ///< first moment; velocity of adam_d2sum
+  std::vector<float> second_;              ///< second moment; sum of squares of adam_d2sum
+  std::vector<float> third_;               ///< sum of weights of adam_d2sum
+  std::vector<float> powers_;              ///< of beta1 and beta2
+  mutable std::vector<std::mutex> locks_;  ///< one a block
+  std::mutex push_mutex_;                  ///< powers_, reservoir_
+  std::vector<float> reservoir_;
+  int64_t put_aside_ = 0;
+  const std::atomic<float>* rate_ = nullptr;
+};
+
+}  // namespace millrace::ps

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/base/status.h"
+
+namespace millrace::ps {
+
+/// Which server, and which of its shards, has a key of a sparse table. Every key has exactly one
+/// owner. Source: spec/ps_runtime.md section 6.
+class SparseRouting {
+ public:
+  /// Errors: kInvalidArgument if a number is not > 0.
+  static StatusOr<SparseRouting> create(int64_t shard_num, int64_t servers);
+
+  [[nodiscard]] int64_t server_of(int64_t key) const {
+    return static_cast<int64_t>(shard_of(key)) / shards_per_server_;
+  }
+  /// Within the server.
+  [[nodiscard]] int64_t local_shard_of(int64_t key) const {
+    return static_cast<int64_t>(shard_of(key)) % shards_per_server_;
+  }
+  [[nodiscard]] int64_t shards_per_server() const { return shards_per_server_; }
+
+ private:
+  SparseRouting(int64_t shard_num, int64_t shards_per_server)
+      : shard_num_(static_cast<uint64_t>(shard_num)), shards_per_server_(shards_per_server) {}
+  [[nodiscard]] uint64_t shard_of(int64_t key) const {
+    return static_cast<uint64_t>(key) % shard_num_;
+  }
+
+  uint64_t shard_num_;
+  int64_t shards_per_server_;
+};
+
+/// A contiguous range of elements.
+struct DenseRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+/// The elements of a dense table that each server has: int(n / servers + 1), the last one the rest,
+/// which may be none. Errors: kInvalidArgument for a negative count, or servers not > 0.
+StatusOr<std::vector<DenseRange>> dense_ranges(int64_t elements, int64_t servers);
+
+}  // namespace millrace::ps

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/base/status.h"
+
+namespace millrace::ps {
+
+/// Rows of one size behind each other: 8 bytes of key, then floats. Grows without copying, by
+/// moving pages, and has at most a sixty-fourth more than its rows need.
+///
+/// Thread-safety: none.
+class RowSlab {
+ public:
+  explicit RowSlab(int row_floats);
+  RowSlab(const RowSlab&) = delete;
+  RowSlab& operator=(const RowSlab&) = delete;
+  ~RowSlab();
+
+  /// Room for so many rows in all; their addresses may change. Errors: kResource.
+  Status reserve(size_t rows);
+  [[nodiscard]] size_t size() const { return size_; }
+  /// One more row, for which there is room, with undefined floats. \returns its position
+  size_t append(uint64_t key);
+  /// Drops rows from a position on.
+  void truncate(size_t rows) { size_ = rows; }
+
+  [[nodiscard]] const std::byte* address(size_t row) const { return data_ + row * stride_; }
+  [[nodiscard]] uint64_t key(size_t row) const;
+  [[nodiscard]] float* floats(size_t row) {
+    return reinterpret_cast<float*>(data_ + row * stride_ + sizeof(uint64_t));
+  }
+  [[nodiscard]] const float* floats(size_t row) const {
+    return reinterpret_cast<const float*>(data_ + row * stride_ + sizeof(uint64_t));
+  }
+  /// Overwrites one row by another.
+  void copy(size_t from, size_t to);
+  [[nodiscard]] size_t stride() const { return stride_; }
+  [[nodiscard]] size_t memory_bytes() const { return bytes_; }
+
+ private:
+  size_t stride_;
+  std::byte* data_ = nullptr;
+  size_t bytes_ = 0;  ///< mapped
+  size_t size_ = 0;
+};
+
+}  // namespace millrace::ps

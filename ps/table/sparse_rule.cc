@@ -1,0 +1,174 @@
+#include "ps/table/sparse_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+namespace {
+
+using Kind = SparseRuleOptions::Kind;
+
+// Sums of so many places each, so that the compiler can use vectors.
+constexpr int kSums = 8;
+
+float total(const float (&sums)[kSums]) {
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+}  // namespace
+
+StatusOr<Kind> parse_sparse_rule(std::string_view name) {
+  if (name == "SparseNaiveSGDRule") return Kind::kNaive;
+  if (name == "SparseAdaGradSGDRule") return Kind::kAdagrad;
+  if (name == "StdAdaGradSGDRule") return Kind::kStdAdagrad;
+  if (name == "SparseAdamSGDRule") return Kind::kAdam;
+  if (name == "SparseSharedAdamSGDRule") return Kind::kSharedAdam;
+  return InvalidArgument("'{}' is no rule of sparse tables", name);
+}
+
+SparseRule::SparseRule(SparseRuleOptions options, int dim) : options_(options), dim_(dim) {}
+
+int SparseRule::state_floats() const {
+  switch (options_.kind) {
+    case Kind::kNaive:
+      return 0;
+    case Kind::kAdagrad:
+      return 1;
+    case Kind::kStdAdagrad:
+      return dim_;
+    case Kind::kAdam:
+      return 2 * dim_ + 2;
+    case Kind::kSharedAdam:
+      return 4;
+  }
+  return 0;
+}
+
+void SparseRule::init(float* weights, float* state, KeyedRandom& random, bool zero) const {
+  const Initializer start{Initializer::Kind::kUniform, 0, -options_.initial_range,
+                          options_.initial_range};
+  if (zero) {
+    std::fill_n(weights, dim_, 0.0F);
+  } else {
+    start.fill({weights, static_cast<size_t>(dim_)}, random);
+  }
+  init_state(state);
+}
+
+void SparseRule::init_state(float* state) const {
+  const int count = state_floats();
+  std::fill_n(state, count, 0.0F);
+  if (options_.kind == Kind::kAdam || options_.kind == Kind::kSharedAdam) {
+    state[count - 2] = options_.beta1;  // powers of the step to come
+    state[count - 1] = options_.beta2;
+  }
+}
+
+void SparseRule::update(float* weights, float* state, const float* grad, float show,
+                        float rate) const {
+  rate *= options_.learning_rate;
+  switch (options_.kind) {
+    case Kind::kNaive:
+      return naive(weights, grad, rate);
+    case Kind::kAdagrad:
+      return adagrad(weights, state, grad, show, rate);
+    case Kind::kStdAdagrad:
+      return std_adagrad(weights, state, grad, show, rate);
+    case Kind::kAdam:
+      return adam(weights, state, grad, rate);
+    case Kind::kSharedAdam:
+      return shared_adam(weights, state, grad, rate);
+  }
+}
+
+void SparseRule::naive(float* weights, const float* grad, float rate) const {
+  const float low = options_.min_bound;
+  const float high = options_.max_bound;
+  for (int i = 0; i < dim_; ++i)
+    weights[i] = std::min(std::max(weights[i] - rate * grad[i], low), high);
+}
+
+// One sum of squares for all weights of a row.
+void SparseRule::adagrad(float* weights, float* state, const float* grad, float show,
+                         float rate) const {
+  const float low = options_.min_bound;
+  const float high = options_.max_bound;
+  const float start = options_.initial_g2sum;
+  const float factor = rate * std::sqrt(start / (start + state[0])) / show;
+  float sums[kSums] = {};
+  int i = 0;
+  for (; i + kSums <= dim_; i += kSums) {
+    for (int k = 0; k < kSums; ++k) {
+      const float g = grad[i + k];
+      sums[k] += g * g;
+      weights[i + k] = std::min(std::max(weights[i + k] - factor * g, low), high);
+    }
+  }
+  for (; i < dim_; ++i) {
+    sums[0] += grad[i] * grad[i];
+    weights[i] = std::min(std::max(weights[i] - factor * grad[i], low), high);
+  }
+  state[0] += total(sums) / (show * show * static_cast<float>(dim_));
+}
+
+void SparseRule::std_adagrad(float* weights, float* state, const float* grad, float show,
+                             float rate) const {
+  const float low = options_.min_bound;
+  const float high = options_.max_bound;
+  const float start = options_.initial_g2sum;
+  const float inverse = 1 / show;
+  for (int i = 0; i < dim_; ++i) {
+    const float g = grad[i] * inverse;
+    const float step = rate * g * std::sqrt(start / (start + state[i]));
+    weights[i] = std::min(std::max(weights[i] - step, low), high);
+    state[i] += g * g;
+  }
+}
+
+void SparseRule::adam(float* weights, float* state, const float* grad, float rate) const {
+  const float low = options_.min_bound;
+  const float high = options_.max_bound;
+  const float b1 = options_.beta1;
+  const float b2 = options_.beta2;
+  const float eps = options_.epsilon;
+  float* const m = state;
+  float* const v = state + dim_;
+  float* const powers = state + 2 * dim_;
+  const float step = rate * std::sqrt(1 - powers[1]) / (1 - powers[0]);
+  for (int i = 0; i < dim_; ++i) {
+    const float g = grad[i];
+    m[i] = b1 * m[i] + (1 - b1) * g;
+    v[i] = b2 * v[i] + (1 - b2) * g * g;
+    weights[i] = std::min(std::max(weights[i] - step * m[i] / (std::sqrt(v[i]) + eps), low), high);
+  }
+  powers[0] *= b1;
+  powers[1] *= b2;
+}
+
+// One pair of moments for a row: the means of what each weight would have.
+void SparseRule::shared_adam(float* weights, float* state, const float* grad, float rate) const {
+  const float low = options_.min_bound;
+  const float high = options_.max_bound;
+  const float b1 = options_.beta1;
+  const float b2 = options_.beta2;
+  const float step = rate * std::sqrt(1 - state[3]) / (1 - state[2]);
+  float m_sum = 0;
+  float v_sum = 0;
+  for (int i = 0; i < dim_; ++i) {
+    const float g = grad[i];
+    const float m = b1 * state[0] + (1 - b1) * g;
+    const float v = b2 * state[1] + (1 - b2) * g * g;
+    weights[i] =
+        std::min(std::max(weights[i] - step * m / (std::sqrt(v) + options_.epsilon), low), high);
+    m_sum += m;
+    v_sum += v;
+  }
+  state[0] = m_sum / static_cast<float>(dim_);
+  state[1] = v_sum / static_cast<float>(dim_);
+  state[2] *= b1;
+  state[3] *= b2;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "framework/base/status.h"
+#include "ps/table/initializer.h"
+
+namespace millrace::ps {
+
+/// How a gradient changes the weights of a row. Defaults are those of the original
+/// (spec/ps_runtime.md section 7).
+struct SparseRuleOptions {
+  enum class Kind : uint8_t { kNaive, kAdagrad, kStdAdagrad, kAdam, kSharedAdam };
+  Kind kind = Kind::kAdagrad;
+  float learning_rate = 0.05F;
+  float initial_range = 1e-4F;  ///< weights begin uniformly in +-this, or with 0
+  float min_bound = -3.4e38F;   ///< weights are clipped to [min_bound, max_bound]
+  float max_bound = 3.4e38F;
+  float initial_g2sum = 3.0F;  ///< of the adagrads
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float epsilon = 1e-8F;
+};
+
+/// "SparseNaiveSGDRule", "SparseAdaGradSGDRule", "StdAdaGradSGDRule", "SparseAdamSGDRule",
+/// "SparseSharedAdamSGDRule". Errors: kInvalidArgument.
+StatusOr<SparseRuleOptions::Kind> parse_sparse_rule(std::string_view name);
+
+/// A rule for weights of one length.
+///
+/// Thread-safety: immutable.
+class SparseRule {
+ public:
+  SparseRule(SparseRuleOptions options, int dim);
+
+  [[nodiscard]] const SparseRuleOptions& options() const { return options_; }
+  [[nodiscard]] int dim() const { return dim_; }
+  /// Floats of state that belong to the weights of a row.
+  [[nodiscard]] int state_floats() const;
+  /// First values of weights and state. \param zero  weights begin with 0
+  void init(float* weights, float* state, KeyedRandom& random, bool zero) const;
+  /// First values of the state alone.
+  void init_state(float* state) const;
+  /// One step. \param show  by which the adagrads divide the gradient
+  /// \param rate  factor of the learning rate
+  void update(float* weights, float* state, const float* grad, float show, float rate) const;
+
+ private:
+  void naive(float* weights, const float* grad, float rate) const;
+  void adagrad(float* weights, float* state, const float* grad, float show, float rate) const;
+  void std_adagrad(float* weights, float* state, const float* grad, float show, float rate) const;
+  void adam(float* weights, float* state, const float* grad, float rate) const;
+  void shared_adam(float* weights, float* state, const float* grad, float rate) const;
+
+  SparseRuleOptions options_;
+  int dim_;
+};
+
+}  // namespace millrace::ps

@@ -1,0 +1,83 @@
+#include "ps/table/tensor_table.h"
+
+#include <numeric>
+#include <utility>
+
+#include "executor/executor.h"
+#include "framework/base/errors.h"
+#include "framework/tensor/scope.h"
+
+namespace millrace::ps {
+namespace {
+
+// A program with the scope that it runs in.
+struct RateProgram {
+  Scope scope;
+  std::unique_ptr<executor::PreparedProgram> program;
+};
+
+}  // namespace
+
+StatusOr<RateOfStep> program_rate(const Program& program, std::string counter, std::string rate) {
+  auto job = std::make_shared<RateProgram>();
+  const executor::Executor executor(executor::standard_runtime());
+  MILLRACE_ASSIGN_OR_RETURN(job->program, executor.prepare(program, job->scope));
+  return RateOfStep(
+      [job, counter = std::move(counter), rate = std::move(rate)](int64_t step) -> StatusOr<float> {
+        executor::NamedValues feeds;
+        MILLRACE_ASSIGN_OR_RETURN(Tensor number, Tensor::create(DType::kInt64, {1}));
+        *number.data<int64_t>() = step;
+        feeds[counter].as<Tensor>() = std::move(number);
+        std::vector<Value> results;
+        MILLRACE_RETURN_IF_ERROR(job->program->run(feeds, {rate}, results));
+        const auto* const result = results[0].get_if<Tensor>();
+        if (result == nullptr || result->dtype() != DType::kFloat32 || result->numel() != 1)
+          return Status(StatusCode::kExecution,
+                        fmt::format("the learning rate '{}' is {}, expected one "
+                                    "element of f32",
+                                    rate, describe(results[0])));
+        return *result->data<float>();
+      });
+}
+
+TensorTable::TensorTable(int trainers, RateOfStep rate_of)
+    : rate_of_(std::move(rate_of)), steps_(static_cast<size_t>(trainers)) {}
+
+Status TensorTable::count(int trainer, int64_t steps) {
+  const std::lock_guard lock(mutex_);
+  if (trainer < 0 || trainer >= static_cast<int>(steps_.size()))
+    return InvalidArgument("steps of trainer {}, but there are {} trainers", trainer,
+                           steps_.size());
+  if (steps < 0) return InvalidArgument("trainer {} counts {} steps", trainer, steps);
+  steps_[static_cast<size_t>(trainer)] += steps;
+  if (!rate_of_) return Ok();
+  const int64_t sum = std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
+  if (sum == 0) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const float rate, rate_of_(sum - 1));
+  rate_.store(rate, std::memory_order_relaxed);
+  return Ok();
+}
+
+int64_t TensorTable::steps() const {
+  const std::lock_guard lock(mutex_);
+  return std::accumulate(steps_.begin(), steps_.end(), int64_t{0});
+}
+
+Status TensorTable::pull(const TableCall&, Value& reply) {
+  auto& to = reply.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(to.resize(DType::kInt64, {1}));
+  *to.data<int64_t>() = steps();
+  return Ok();
+}
+
+Status TensorTable::push(const TableCall& call) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto given, ids_of(call, 0));
+  if (given.size() != 1) return InvalidArgument("{} numbers of steps, expected 1", given.size());
+  return count(call.trainer, given[0]);
+}
+
+int64_t TensorTable::memory_bytes() const {
+  return static_cast<int64_t>(steps_.size() * sizeof(int64_t));
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "framework/program.h"
+#include "ps/table/table.h"
+
+namespace millrace::ps {
+
+/// Learning rate at a step, counted from 0.
+using RateOfStep = std::function<StatusOr<float>(int64_t step)>;
+
+/// A rate that a program computes: its block 0 runs with `counter` set to the step, and `rate` is
+/// its result. Errors: those of preparing the program.
+StatusOr<RateOfStep> program_rate(const Program& program, std::string counter, std::string rate);
+
+/// Counts the steps of all trainers and turns them into the learning rate of other tables
+/// (TensorTable, GlobalStepTable): rate = rate_of(sum of steps - 1).
+class TensorTable final : public Table {
+ public:
+  /// \param rate_of  empty: steps are counted and nothing else
+  TensorTable(int trainers, RateOfStep rate_of);
+
+  /// The rate, for Table::share_rate(); 1 before the first step.
+  [[nodiscard]] const std::atomic<float>* rate() const { return &rate_; }
+  /// A trainer has done so many more steps. Errors: kInvalidArgument for a trainer that is none;
+  /// those of the rate.
+  Status count(int trainer, int64_t steps);
+  [[nodiscard]] int64_t steps() const;
+
+  [[nodiscard]] std::string_view table_class() const override { return "GlobalStepTable"; }
+  /// The number of steps as i64.
+  Status pull(const TableCall& call, Value& reply) override;
+  /// Argument: steps as i64.
+  Status push(const TableCall& call) override;
+  [[nodiscard]] int64_t size() const override { return 1; }
+  [[nodiscard]] int64_t memory_bytes() const override;
+
+ private:
+  const RateOfStep rate_of_;
+  mutable std::mutex mutex_;
+  std::vector<int64_t> steps_;  ///< by trainer
+  std::atomic<float> rate_ = 1;
+};
+
+}  // namespace millrace::ps

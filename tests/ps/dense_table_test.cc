@@ -1,0 +1,248 @@
+#include "ps/table/dense_table.h"
+
+#include <cmath>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ps/table/barrier_table.h"
+#include "ps/table/tensor_table.h"
+#include "tests/ps/fake_sender.h"
+#include "tests/support/program_builder.h"
+
+// Dense, barrier and tensor tables.
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Rule = DenseTableOptions::Rule;
+using Floats = std::vector<float>;
+
+std::unique_ptr<DenseTable> make(DenseTableOptions options) {
+  auto table = DenseTable::create(std::move(options));
+  EXPECT_TRUE(table.ok()) << table.status().to_string();
+  return std::move(*table);
+}
+
+Floats pull(const DenseTable& table) {
+  Floats out(static_cast<size_t>(table.size()));
+  EXPECT_TRUE(table.pull(std::span<float>(out)).ok());
+  return out;
+}
+
+TEST(DenseTableTest, RulesFollowTheirFormulas) {
+  constexpr size_t kCount = 40'000;  // several blocks
+  for (const Rule rule : {Rule::kSgd, Rule::kAdam, Rule::kAdamD2Sum, Rule::kSum, Rule::kSummary}) {
+    DenseTableOptions options;
+    options.elements = kCount;
+    options.rule = rule;
+    options.learning_rate = 0.1F;
+    options.beta1 = 0.8F;
+    options.initializer = *parse_initializer("fill_constant&1");
+    auto table = make(options);
+    double p = 1, a = 0, b = 0, c = 0, b1p = 1, b2p = 1;
+    for (int step = 1; step <= 5; ++step) {
+      const Floats grads(kCount, 0.5F * static_cast<float>(step));
+      ASSERT_TRUE(table->push(grads).ok());
+      const double g = 0.5 * step, b1 = options.beta1, b2 = options.beta2, eps = options.epsilon;
+      switch (rule) {
+        case Rule::kSgd:
+          p -= 0.1 * g;
+          break;
+        case Rule::kSum:
+          p += g;
+          break;
+        case Rule::kSummary:
+          p = 0.999999 * p + g;
+          break;
+        case Rule::kAdam:
+          b1p *= b1;
+          b2p *= b2;
+          a = b1 * a + (1 - b1) * g;
+          b = b2 * b + (1 - b2) * g * g;
+          p -= 0.1 * std::sqrt(1 - b2p) / (1 - b1p) * a / (std::sqrt(b) + eps * std::sqrt(1 - b2p));
+          break;
+        case Rule::kAdamD2Sum:
+          c = c * options.decay + 1;
+          b = b * options.decay + g * g;
+          a = (a + g) * options.momentum - g;
+          p += 0.1 * a * std::sqrt((c + c * eps) / (b + c * eps));
+          break;
+      }
+    }
+    const Floats after = pull(*table);
+    for (const float value : after)
+      ASSERT_NEAR(value, p, 1e-5 * std::max(1.0, std::abs(p))) << static_cast<int>(rule);
+  }
+}
+
+TEST(DenseTableTest, SyncAppliesTheMeanWhenPoured) {
+  DenseTableOptions options;
+  options.elements = 2;
+  options.learning_rate = 1;
+  options.sync = true;
+  auto table = make(options);
+  ASSERT_TRUE(table->push(Floats{1, 2}).ok());
+  ASSERT_TRUE(table->push(Floats{3, 6}).ok());
+  EXPECT_THAT(pull(*table), ElementsAre(0, 0));
+  ASSERT_TRUE(table->pour().ok());
+  EXPECT_THAT(pull(*table), ElementsAre(-2, -4));
+  ASSERT_TRUE(table->pour().ok());
+  EXPECT_THAT(pull(*table), ElementsAre(-2, -4)) << "nothing was pushed since";
+}
+
+TEST(DenseTableTest, ThreadsDoNotLosePushes) {
+  DenseTableOptions options;
+  options.elements = 50'000;
+  options.rule = Rule::kSum;
+  auto table = make(options);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      const Floats ones(50'000, 1);
+      for (int i = 0; i < 20; ++i) {
+        EXPECT_TRUE(table->push(ones).ok());
+        pull(*table);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(pull(*table), Each(80));
+}
+
+TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
+  EXPECT_THAT(parse_dense_rule("momentum").status().message(),
+              HasSubstr("'momentum' has no dense"));
+  DenseTableOptions options;
+  options.elements = 3;
+  options.table_id = 4;
+  auto table = make(options);
+  EXPECT_EQ(table->push(Floats{1}).message(), "table 4 has 3 elements, found 1");
+  EXPECT_EQ(table->set(Floats{1}).code(), StatusCode::kInvalidArgument);
+  options.elements = -1;
+  EXPECT_FALSE(DenseTable::create(options).ok());
+  options.elements = 0;  // the last of several servers may have nothing
+  EXPECT_TRUE(make(options)->push(Floats{}).ok());
+}
+
+TEST(DenseTableTest, ShowsItsColumns) {
+  DenseTableOptions options;
+  options.elements = 2;
+  options.rule = Rule::kAdam;
+  auto table = make(options);
+  ASSERT_TRUE(table->push(Floats{1, 1}).ok());
+  std::vector<std::string> names;
+  ASSERT_TRUE(table
+                  ->with_columns([&](std::span<const DenseTable::Column> columns) {
+                    for (const auto& column : columns) names.emplace_back(column.name);
+                    EXPECT_FLOAT_EQ(columns[3].values[0], 0.9F);
+                    return Ok();
+                  })
+                  .ok());
+  EXPECT_THAT(names, ElementsAre("Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow"));
+}
+
+Deadline in_ms(int ms) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+}
+
+TEST(BarrierTableTest, NobodyPassesBeforeAllAreThere) {
+  std::atomic<int> poured = 0;
+  BarrierTable table(4, [&](std::string_view kind) {
+    if (kind == "send") ++poured;
+    return Ok();
+  });
+  std::atomic<int> arrived = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int phase = 1; phase <= 50; ++phase) {
+        ++arrived;
+        ASSERT_TRUE(table.arrive("send", t, phase, in_ms(20'000)).ok());
+        EXPECT_GE(arrived, 4 * phase);
+        EXPECT_GE(poured, phase);
+        ASSERT_TRUE(table.arrive("receive", t, phase, in_ms(20'000)).ok());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(poured, 50);
+}
+
+TEST(BarrierTableTest, NamesWhoIsMissing) {
+  BarrierTable table(3, {});
+  const Status status = table.arrive("send", 1, 1, in_ms(30));
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_EQ(status.message(), "barrier 'send', phase 1: no word from trainer 0, 2");
+}
+
+TEST(BarrierTableTest, ARepeatIsOneArrivalAndAFinishedPhaseIsOpen) {
+  BarrierTable table(2, {});
+  EXPECT_FALSE(table.arrive("send", 0, 1, in_ms(5)).ok());
+  EXPECT_FALSE(table.arrive("send", 0, 1, in_ms(5)).ok()) << "the same trainer again";
+  EXPECT_TRUE(table.arrive("send", 1, 1, in_ms(1000)).ok());
+  EXPECT_TRUE(table.arrive("send", 0, 1, in_ms(5)).ok()) << "a repeat after the end";
+  EXPECT_EQ(table.arrive("send", 0, 3, in_ms(5)).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(table.arrive("send", 7, 2, in_ms(5)).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(BarrierTableTest, LeavingFreesThoseWhoWait) {
+  BarrierTable table(3, {});
+  std::vector<std::thread> threads;
+  for (const int t : {0, 1})
+    threads.emplace_back([&, t] { EXPECT_TRUE(table.arrive("send", t, 1, in_ms(20'000)).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ASSERT_TRUE(table.leave(2).ok());
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(table.live(), 2);
+}
+
+TEST(BarrierTableTest, AFailureOfTheLastIsEverybodys) {
+  BarrierTable table(2, [](std::string_view) { return Status(StatusCode::kResource, "full"); });
+  std::thread other(
+      [&] { EXPECT_EQ(table.arrive("send", 0, 1, in_ms(20'000)).message(), "full"); });
+  EXPECT_EQ(table.arrive("send", 1, 1, in_ms(20'000)).message(), "full");
+  other.join();
+}
+
+TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
+  // rate = 0.5 * step + 1, by a program
+  millrace::testing::ProgramBuilder builder;
+  builder.var("step", {1}, DType::kInt64).var("f", {1}).var("rate", {1});
+  builder.op("cast", {{"X", {"step"}}}, {{"Out", {"f"}}})
+      .set_int("in_dtype", static_cast<int>(DType::kInt64))
+      .set_int("out_dtype", static_cast<int>(DType::kFloat32));
+  builder.op("scale", {{"X", {"f"}}}, {{"Out", {"rate"}}})
+      .set_float("scale", 0.5F)
+      .set_float("bias", 1);
+  auto rate_of = program_rate(builder.program(), "step", "rate");
+  ASSERT_TRUE(rate_of.ok()) << rate_of.status().to_string();
+  TensorTable steps(2, *rate_of);
+  DenseTableOptions options;
+  options.elements = 1;
+  options.learning_rate = 1;
+  auto table = make(options);
+  table->share_rate(steps.rate());
+  ASSERT_TRUE(table->push(Floats{1}).ok());
+  EXPECT_THAT(pull(*table), ElementsAre(-1));
+  const Status counted = steps.count(0, 2);
+  ASSERT_TRUE(counted.ok()) << counted.to_string();
+  ASSERT_TRUE(steps.count(1, 3).ok());
+  EXPECT_EQ(steps.steps(), 5);
+  ASSERT_TRUE(table->push(Floats{1}).ok());  // step 4: rate 3
+  EXPECT_THAT(pull(*table), ElementsAre(-4));
+  EXPECT_EQ(steps.count(2, 1).code(), StatusCode::kInvalidArgument);
+  const Value one = testing::ids({1});
+  const Value* const arg = &one;
+  ASSERT_TRUE(steps.push(TableCall{"", 1, {&arg, 1}}).ok());
+  Value reply;
+  ASSERT_TRUE(steps.pull(TableCall{"", 0, {}}, reply).ok());
+  EXPECT_EQ(*reply.get_if<Tensor>()->data<int64_t>(), 6);
+}
+
+}  // namespace
+}  // namespace millrace::ps
