@@ -148,8 +148,6 @@ Status Checkpoint::read_chunk(const StoredTensor& tensor, const StoredChunk& chu
 
 Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std::byte> to) const {
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(name));
-  if (tensor->kind != Kind::kDense)
-    return of_var(InvalidArgument("selected rows have no boxes"), name).in_file(folder_);
   if (Status status = check_inside(box, tensor->dims); !status.ok())
     return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
   if (to.size() != static_cast<size_t>(box.numel() * dtype_size(tensor->dtype)))
@@ -184,54 +182,67 @@ StatusOr<Value> Checkpoint::load(std::string_view name) const {
   return value;
 }
 
-StatusOr<SelectedRows> Checkpoint::load_rows(std::string_view name,
-                                             const std::function<bool(int64_t)>& wanted) const {
+StatusOr<std::vector<int64_t>> Checkpoint::load_row_numbers(std::string_view name) const {
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
-  if (stored->kind != Kind::kSelectedRows)
+  if (stored->kind != Kind::kSelectedRows) {
     return of_var(InvalidArgument("expected selected rows, found a dense tensor"), name)
         .in_file(folder_);
+  }
+  std::vector<int64_t> rows(static_cast<size_t>(stored->dims[0]));
+  for (const StoredChunk& chunk : stored->chunks) {
+    const auto part = std::span(rows).subspan(static_cast<size_t>(chunk.box.offset[0]),
+                                              static_cast<size_t>(chunk.box.shape[0]));
+    MILLRACE_RETURN_IF_ERROR(read_stored(chunk.rows, stored->name, std::as_writable_bytes(part)));
+  }
+  for (const int64_t row : rows) {
+    if (row >= 0 && (stored->height <= 0 || row < stored->height)) continue;
+    return of_var(InvalidData("row {}: expected 0 to {}", row, stored->height - 1), name)
+        .in_file(folder_);
+  }
+  return rows;
+}
+
+// Rows that are wanted may lie anywhere, so whole groups of neighbours are read, each block of the
+// files about once.
+StatusOr<SelectedRows> Checkpoint::load_rows(std::string_view name,
+                                             const std::function<bool(int64_t)>& wanted) const {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, load_row_numbers(name));
+  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
   SelectedRows result;
   result.height = stored->height;
-  // First the numbers, which say how much memory the rows take.
-  std::vector<std::vector<int64_t>> numbers;
-  for (const StoredChunk& chunk : stored->chunks) {
-    auto& rows = numbers.emplace_back(static_cast<size_t>(chunk.box.shape[0]));
-    MILLRACE_RETURN_IF_ERROR(
-        read_stored(chunk.rows, stored->name, std::as_writable_bytes(std::span(rows))));
-    for (const int64_t row : rows) {
-      if (row < 0 || (stored->height > 0 && row >= stored->height)) {
-        return of_var(InvalidData("row {}: expected 0 to {}", row, stored->height - 1), name)
-            .in_file(folder_);
-      }
-      if (!wanted || wanted(row)) result.rows.push_back(row);
-    }
-  }
+  for (const int64_t row : numbers)
+    if (!wanted || wanted(row)) result.rows.push_back(row);
   Dims dims = stored->dims;
   dims[0] = static_cast<int64_t>(result.rows.size());
   MILLRACE_ASSIGN_OR_RETURN(result.value, Tensor::create(stored->dtype, dims));
-  // Then runs of neighbours that are wanted.
-  Box from = Box::whole(stored->dims);
-  const auto row_bytes = static_cast<size_t>(Box::whole(llvm::ArrayRef(dims).drop_front()).numel() *
-                                             dtype_size(stored->dtype));
-  int64_t taken = 0;
-  for (size_t i = 0; i < stored->chunks.size(); ++i) {
-    const StoredChunk& chunk = stored->chunks[i];
-    const std::vector<int64_t>& rows = numbers[i];
-    for (size_t begin = 0; begin < rows.size();) {
-      if (wanted && !wanted(rows[begin])) {
-        ++begin;
-        continue;
-      }
-      size_t end = begin + 1;
-      while (end < rows.size() && (!wanted || wanted(rows[end]))) ++end;
-      from.offset[0] = chunk.box.offset[0] + static_cast<int64_t>(begin);
-      from.shape[0] = static_cast<int64_t>(end - begin);
-      const auto to =
-          memory(result.value)
-              .subspan(static_cast<size_t>(taken) * row_bytes, (end - begin) * row_bytes);
-      if (!to.empty()) MILLRACE_RETURN_IF_ERROR(read_chunk(*stored, chunk, from, to));
-      taken += from.shape[0];
-      begin = end;
+  Box box = Box::whole(stored->dims);
+  if (result.rows.size() == numbers.size()) {
+    if (result.value.bytes() > 0)
+      MILLRACE_RETURN_IF_ERROR(read_box(name, box, memory(result.value)));
+    normalize_bools(result.value);
+    return result;
+  }
+  constexpr uint64_t kGroupBlocks = 8;
+  dims[0] = 1;
+  const auto row_bytes = static_cast<size_t>(Box::whole(dims).numel() * dtype_size(stored->dtype));
+  const size_t group =
+      std::max<size_t>(1, kGroupBlocks * manifest_.block_bytes / std::max<size_t>(row_bytes, 1));
+  std::vector<std::byte> bytes;
+  std::byte* to = result.value.raw();
+  for (size_t begin = 0; begin < numbers.size(); begin += group) {
+    const size_t end = std::min(begin + group, numbers.size());
+    const auto is_wanted = [&](size_t i) { return wanted(numbers[i]); };
+    size_t first = begin;
+    while (first < end && !is_wanted(first)) ++first;
+    if (first == end) continue;
+    box.offset[0] = static_cast<int64_t>(first);
+    box.shape[0] = static_cast<int64_t>(end - first);
+    bytes.resize((end - first) * row_bytes);
+    MILLRACE_RETURN_IF_ERROR(read_box(name, box, bytes));
+    for (size_t i = first; i < end; ++i) {
+      if (!is_wanted(i) || row_bytes == 0) continue;
+      std::memcpy(to, bytes.data() + (i - first) * row_bytes, row_bytes);
+      to += row_bytes;
     }
   }
   normalize_bools(result.value);

@@ -46,12 +46,16 @@ class Checkpoint {
   /// that differ from what was saved; kResource, kIo.
   [[nodiscard]] StatusOr<Value> load(std::string_view name) const;
 
-  /// A part of a dense tensor; reads no block of the files that has nothing of it.
-  /// Errors: also kInvalidArgument for a box outside the tensor or selected rows.
+  /// A part of a dense tensor, or of the values of a table, whose axis 0 is then the order in which
+  /// rows are stored. Reads no block of the files that has nothing of it.
+  /// Errors: also kInvalidArgument for a box outside the tensor.
   [[nodiscard]] StatusOr<Tensor> load_box(std::string_view name, const Box& box) const;
 
   /// The same into memory of the caller, row-major. \param to  exactly as long as the box
   Status read_box(std::string_view name, const Box& box, std::span<std::byte> to) const;
+
+  /// The row numbers of a table in the order in which they are stored.
+  [[nodiscard]] StatusOr<std::vector<int64_t>> load_row_numbers(std::string_view name) const;
 
   /// The rows of a table for which `wanted` says so, in the order in which they are stored. An
   /// empty `wanted` takes all. Errors: also kInvalidArgument for a dense tensor.

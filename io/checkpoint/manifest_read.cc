@@ -14,6 +14,7 @@ namespace millrace::io {
 namespace {
 
 constexpr size_t kMaxRank = 16;
+constexpr int64_t kMaxRanks = int64_t{1} << 30U;
 constexpr size_t kMaxUserBytes = size_t{1} << 20U;
 constexpr int64_t kMaxBlockBytes = int64_t{1} << 30U;
 
@@ -101,7 +102,7 @@ Status Reader::read_head(const JsonValue& root) {
     return Unimplemented("manifest of version {}: this build reads {}", version, kManifestVersion);
   MILLRACE_ASSIGN_OR_RETURN(manifest_.step, count(root, "step"));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t world, count(root, "world_size"));
-  if (world < 1 || world > (int64_t{1} << 30U))
+  if (world < 1 || world > kMaxRanks)
     return InvalidData("member 'world_size': expected at least 1, found {}", world);
   manifest_.world_size = static_cast<int32_t>(world);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t block, count(root, "block_bytes"));
@@ -272,8 +273,9 @@ Status Reader::read_records(const JsonValue& root) {
     MILLRACE_ASSIGN_OR_RETURN(record.name, text(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(record.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t rank, count(item, "rank"));
-    if (rank >= manifest_.world_size)
-      return InvalidData("record '{}': rank {} of {}", record.name, rank, manifest_.world_size);
+    // Not below world_size: a checkpoint that was cut anew keeps the records as they were.
+    if (rank >= kMaxRanks)
+      return InvalidData("record '{}': rank {}, above {}", record.name, rank, kMaxRanks - 1);
     record.rank = static_cast<int32_t>(rank);
     StatusOr<StoredBytes> data = read_bytes(item, record.name);
     if (!data.ok()) return of_tensor(std::move(data).status(), record.name);

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "io/checkpoint/commit.h"
 #include "io/checkpoint/exchange.h"
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/plan.h"
@@ -22,20 +23,17 @@ class Save {
         folder_(std::move(folder)),
         gather_(gather),
         options_(options),
-        calls_(options.calls == nullptr ? system_file_calls() : options.calls) {}
+        calls_(options.calls == nullptr ? system_file_calls() : options.calls),
+        target_(*calls_, folder_, options) {}
 
   Status run() {
     Status status = try_run();
-    // The manifest may be there: then what it names must stay.
-    if (!status.ok() && !committing_) remove_written();
+    if (!status.ok()) target_.roll_back();
     return status;
   }
 
  private:
   [[nodiscard]] bool coordinates() const { return gather_.rank() == options_.coordinator; }
-  [[nodiscard]] std::string path_of(std::string_view name) const {
-    return folder_ + "/" + std::string(name);
-  }
 
   Status try_run() {
     if (options_.coordinator < 0 || options_.coordinator >= gather_.world_size()) {
@@ -46,13 +44,13 @@ class Save {
     MILLRACE_RETURN_IF_ERROR(write_data());
     // From here on only the coordinator knows whether the manifest is there, so it alone removes
     // files after an error.
-    if (!coordinates()) written_.clear();
+    if (!coordinates()) target_.forget_written();
     return exchange(gather_, coordinates() ? commit() : Ok(), {}).status();
   }
 
   // First exchange: the folder is ready, and everybody knows who writes what.
   Status agree_on_plan() {
-    Status status = coordinates() ? prepare_folder() : Ok();
+    Status status = coordinates() ? target_.prepare() : Ok();
     RankClaims claims;
     if (StatusOr<RankClaims> mine = claims_of(state_); mine.ok()) {
       claims = *std::move(mine);
@@ -60,7 +58,7 @@ class Save {
       status = std::move(mine).status();
     }
     JsonWriter out(0);
-    out.begin_array().value(generation_).value(claims_text(claims)).end_array();
+    out.begin_array().value(target_.generation()).value(claims_text(claims)).end_array();
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
                               exchange(gather_, std::move(status), out.take()));
     std::vector<RankClaims> ranks;
@@ -78,31 +76,11 @@ class Save {
     return Ok();
   }
 
-  // Makes the folder; finds a number that no file in it has; removes what a save that was cut off
-  // has left.
-  Status prepare_folder() {
-    MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, options_.sync));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_->list(folder_));
-    const bool complete = std::ranges::binary_search(names, kManifestName);
-    if (complete && options_.replace == Replace::kNo) {
-      return Status(StatusCode::kUsage, "there is a checkpoint already")
-          .in_file(folder_)
-          .with_hint("--force replaces existing outputs");
-    }
-    for (const std::string& name : names) {
-      const auto generation = generation_of(name);
-      if (generation) generation_ = std::max(generation_, *generation + 1);
-      if (!complete && generation) MILLRACE_RETURN_IF_ERROR(calls_->remove(path_of(name)));
-    }
-    if (!complete) generation_ = 0;
-    return calls_->remove(path_of(kTemporaryManifest));
-  }
-
   // Second exchange: what this rank has written.
   Status write_data() {
     WriteParts writer(*calls_, folder_, options_);
     StatusOr<WrittenParts> mine = writer.write(state_, plan_, gather_.rank(), generation_);
-    for (const std::string& name : writer.created()) written_.push_back(path_of(name));
+    for (const std::string& name : writer.created()) target_.add_written(name);
     std::string text;
     Status status;
     if (mine.ok()) {
@@ -126,54 +104,8 @@ class Save {
     manifest.world_size = gather_.world_size();
     manifest.block_bytes = options_.block_bytes;
     manifest.user = state_.user;
-    const std::string text = manifest_text(manifest);
-    // What no reader would take must not be written. This also finds a folder that is not the same
-    // place for all ranks.
-    MILLRACE_RETURN_IF_ERROR(parse_manifest(text, path_of(kManifestName)).status());
-    for (const StoredFile& file : manifest.files) {
-      written_.push_back(path_of(file.name));
-      StatusOr<std::unique_ptr<ReadableFile>> there = calls_->open(path_of(file.name));
-      if (!there.ok()) {
-        return std::move(there).status().with_note(
-            "a data file of another rank is not in the coordinator's folder");
-      }
-    }
-    MILLRACE_RETURN_IF_ERROR(publish(text));
-    return options_.replace == Replace::kYes ? remove_replaced(manifest) : Ok();
-  }
-
-  Status publish(const std::string& text) {
-    const std::string temporary = path_of(kTemporaryManifest);
-    written_.push_back(temporary);
-    if (options_.sync) MILLRACE_RETURN_IF_ERROR(calls_->sync_folder(folder_));
-    MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_->create(temporary, text.size()));
-    const std::string_view piece = text;
-    MILLRACE_RETURN_IF_ERROR(file->write({&piece, 1}));
-    if (options_.sync) MILLRACE_RETURN_IF_ERROR(file->sync());
-    MILLRACE_RETURN_IF_ERROR(file->close());
-    committing_ = true;
-    if (Status status = calls_->rename(temporary, path_of(kManifestName)); !status.ok()) {
-      // A disk may have renamed and still report an error.
-      committing_ = !calls_->open(temporary).ok();
-      return status;
-    }
-    return options_.sync ? calls_->sync_folder(folder_) : Ok();
-  }
-
-  // Data files of the checkpoint that was replaced.
-  Status remove_replaced(const Manifest& manifest) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_->list(folder_));
-    for (const std::string& name : names) {
-      const bool named = std::ranges::binary_search(manifest.files, name, {}, &StoredFile::name);
-      if (generation_of(name) && !named) MILLRACE_RETURN_IF_ERROR(calls_->remove(path_of(name)));
-    }
-    return Ok();
-  }
-
-  // The error of the save is what counts; a disk that refuses to remove leaves files that the next
-  // save or gc removes.
-  void remove_written() {
-    for (const std::string& path : written_) static_cast<void>(calls_->remove(path).ok());
+    for (const StoredFile& file : manifest.files) target_.add_written(file.name);
+    return target_.commit(manifest);
   }
 
   const LocalState& state_;
@@ -181,11 +113,10 @@ class Save {
   Gather& gather_;
   const CheckpointSaveOptions& options_;
   std::shared_ptr<FileCalls> calls_;
+  CheckpointFolder target_;
   int64_t generation_ = 0;
   SavePlan plan_;
-  std::vector<WrittenParts> parts_;   // by rank; of the coordinator
-  std::vector<std::string> written_;  // paths to remove after an error
-  bool committing_ = false;
+  std::vector<WrittenParts> parts_;  // by rank; of the coordinator
 };
 
 std::string without_slash(std::string folder) {

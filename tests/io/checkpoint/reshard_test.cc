@@ -1,5 +1,7 @@
 // A checkpoint that N ranks wrote is read by M ranks, for all N and M in 1..16, cut by rows and by
 // columns, replicated, and as rows of a table: bit by bit the same. Replicas are stored once.
+#include "io/checkpoint/reshard.h"
+
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
@@ -257,6 +259,51 @@ TEST(CheckpointReshard, ReadsOnlyTheBlocksItNeeds) {
   ASSERT_EQ(outcome(part), "ok");
   EXPECT_EQ((part->values<float>()[0]), 500 * 64);
   EXPECT_LE(calls->read() - before, 2 * 4096);
+}
+
+TEST(CheckpointReshard, RewritesForOtherCounts) {
+  const TempFolder folder;
+  for (const int32_t n : {1, 2, 5}) {
+    const std::string path = folder / std::to_string(n);
+    ASSERT_EQ(outcome(save_all(path, n)), "ok");
+    const auto from = Checkpoint::open(path);
+    ASSERT_EQ(outcome(from), "ok");
+    for (const int32_t m : {1, 3, 4, 16}) {
+      for (const bool by_remainder : {true, false}) {
+        ReshardOptions options;
+        options.ranks = m;
+        options.axis = m % 2;
+        options.rows_by_remainder = by_remainder;
+        options.max_memory_bytes = 200;  // less than a row of the larger tensors takes
+        options.save.replace = Replace::kYes;
+        options.save.sync = false;
+        const std::string to = folder / "to";
+        ASSERT_EQ(outcome(reshard_checkpoint(*from, to, options)), "ok");
+        const auto checkpoint = Checkpoint::open(to);
+        ASSERT_EQ(outcome(checkpoint), "ok");
+        EXPECT_TRUE(checkpoint->verify().empty());
+        EXPECT_EQ(checkpoint->manifest().world_size, m);
+        const StoredTensor* const rows = checkpoint->manifest().find("rows");
+        EXPECT_EQ(rows->chunks.size(), n == 1 ? 1 : m);
+        expect_loads(*checkpoint, 2);
+        for (int32_t rank = 0; rank < n; ++rank)
+          EXPECT_EQ(*checkpoint->load_record("record", rank), "rank " + std::to_string(rank));
+      }
+    }
+  }
+}
+
+TEST(CheckpointReshard, RefusesImpossibleLayouts) {
+  const TempFolder folder;
+  ASSERT_EQ(outcome(save_all(folder / "c", 1)), "ok");
+  const auto from = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(from), "ok");
+  ReshardOptions options;
+  options.ranks = 0;
+  EXPECT_THAT(outcome(reshard_checkpoint(*from, folder / "to", options)), HasSubstr("0 ranks"));
+  options.ranks = 1;
+  options.axis = -1;
+  EXPECT_THAT(outcome(reshard_checkpoint(*from, folder / "to", options)), HasSubstr("axis -1"));
 }
 
 }  // namespace
