@@ -1,10 +1,13 @@
+#include <cmath>
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/run/check_against.h"
 #include "tools/run/data_set.h"
 #include "tools/run/loss_curve.h"
+#include "tools/run/made_feed.h"
 #include "tools/run/progress.h"
 
 namespace millrace::tools {
@@ -80,6 +83,87 @@ TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {
 TEST(LossCurve, DrawsOneValueAndNone) {
   EXPECT_THAT(loss_curve_svg("loss", {1}), HasSubstr("</svg>"));
   EXPECT_THAT(loss_curve_svg("loss", {}), HasSubstr("</svg>"));
+}
+
+class MadeFeedTest : public DataSetTest {
+ protected:
+  // A feed that is made; the test fails where it is not.
+  Tensor make(const std::string& text, const std::string& name = "x") {
+    StatusOr<std::optional<Tensor>> made = make_feed(name, text, *program_);
+    EXPECT_TRUE(made.ok() && made->has_value()) << made.status().to_string();
+    return made.ok() && made->has_value() ? std::move(**made) : Tensor();
+  }
+  std::string error(const std::string& text, const std::string& name = "x") {
+    return make_feed(name, text, *program_).status().message();
+  }
+};
+
+TEST_F(MadeFeedTest, TakesDimsAndTypeOfTheVarOrThoseThatAreGiven) {
+  EXPECT_THAT(make("zeros").dims(), ElementsAre(1, 2));
+  EXPECT_THAT(make("zeros").values<float>(), ElementsAre(0, 0));
+  const Tensor given = make("2x3xi32=zeros", "unknown");
+  EXPECT_THAT(given.dims(), ElementsAre(2, 3));
+  EXPECT_EQ(given.dtype(), DType::kInt32);
+  EXPECT_THAT(make("f64=zeros").dims(), ElementsAre());
+  const auto file = make_feed("x", "x.npy", *program_);
+  ASSERT_TRUE(file.ok());
+  EXPECT_FALSE(file->has_value());
+}
+
+TEST_F(MadeFeedTest, RepeatsRandomValuesOfASeed) {
+  const Tensor a = make("1000xf32=random:7");
+  const Tensor b = make("1000xf32=random:7");
+  const Tensor other = make("1000xf32=random:8");
+  EXPECT_TRUE(std::equal(a.values<float>().begin(), a.values<float>().end(), b.data<float>()));
+  EXPECT_FALSE(std::equal(a.values<float>().begin(), a.values<float>().end(), other.data<float>()));
+  double sum = 0;
+  for (const float v : a.values<float>()) {
+    EXPECT_TRUE(v >= -1 && v < 1);
+    sum += v;
+  }
+  EXPECT_NEAR(sum / 1000, 0, 4 * 0.577 / std::sqrt(1000.0));
+  const Tensor ids = make("1000xi64=random:7:50");
+  EXPECT_THAT(ids.values<int64_t>(),
+              testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(50))));
+  EXPECT_THAT(ids.values<int64_t>(), testing::Contains(49));
+}
+
+TEST_F(MadeFeedTest, SaysWhatIsWrong) {
+  EXPECT_THAT(error("random"), HasSubstr("expected random:SEED"));
+  EXPECT_THAT(error("random:x"), HasSubstr("found 'random:x'"));
+  EXPECT_THAT(error("random:1:0"), HasSubstr("expected random:SEED or random:SEED:HIGH"));
+  EXPECT_THAT(error("2xax3xf32=zeros"), HasSubstr("'a' is no dim"));
+  EXPECT_THAT(error("2xf33=zeros"), HasSubstr("'f33' is no element type"));
+  EXPECT_THAT(error("zeros", "z"), HasSubstr("declares no such tensor"));
+}
+
+executor::NamedValues named(const std::string& name, const std::vector<float>& data) {
+  executor::NamedValues values;
+  auto& tensor = values[name].as<Tensor>();
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, {static_cast<int64_t>(data.size())}).ok());
+  std::copy(data.begin(), data.end(), tensor.data<float>());
+  return values;
+}
+
+TEST(CheckAgainst, NamesTheLargestDifference) {
+  const CheckResult close =
+      check_against(named("y", {1, 2, 4}), named("y", {1, 2.0001F, 4}), {1e-4, 0});
+  EXPECT_TRUE(close.same) << close.text;
+  EXPECT_THAT(close.text, HasSubstr("y: largest difference 9.99e-05 at element 1"));
+  const CheckResult far = check_against(named("y", {1, 2, 5}), named("y", {1, 2.1F, 4}), {1e-4, 0});
+  EXPECT_FALSE(far.same);
+  EXPECT_THAT(far.text,
+              HasSubstr("difference 1 at element 2 (expected 4), 2 of 3 elements beyond"));
+}
+
+TEST(CheckAgainst, FindsWhatDoesNotFit) {
+  EXPECT_THAT(check_against(named("y", {1}), named("z", {1}), {}).text,
+              HasSubstr("z: no such result"));
+  EXPECT_THAT(check_against(named("y", {1}), named("y", {1, 1}), {}).text,
+              HasSubstr("y: expected f32 [2], found f32 [1]"));
+  EXPECT_TRUE(check_against(named("y", {NAN}), named("y", {NAN}), {}).same);
+  EXPECT_FALSE(check_against(named("y", {NAN}), named("y", {1}), {}).same);
+  EXPECT_FALSE(check_against(named("y", {1}), named("y", {INFINITY}), {1, 1}).same);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
   Feeder feeder;
   feeder.seed_ = seed;
   feeder.steps_ = options.steps;
-  MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options));
+  MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options, program));
   if (!options.data.empty() && !options.feed_steps.empty())
     return Status(StatusCode::kUsage, "--data and --feed-steps: give one of them");
   if (!options.feed_steps.empty()) {

@@ -66,7 +66,10 @@ void add_run_options(Tool& tool, RunOptions& options) {
                  "run every line {\"program\", \"feed\", \"fetch\", \"output\"} of a file")
       ->type_name("LIST.jsonl");
   app.option_defaults()->group("Data");
-  app.add_option("--feed", options.feeds, "in.npz, or x=x.npy; may be repeated")->type_name("FILE");
+  app.add_option(
+         "--feed", options.feeds,
+         "in.npz, x=x.npy, or made: x=zeros, x=random:SEED, x=8x13xf32=random:7; may be repeated")
+      ->type_name("FILE");
   app.add_option("--lod", options.lods, "LoD offsets of a feed, a level each: x=0,2,5")
       ->type_name("VAR=OFFSETS");
   app.add_option("--feed-steps", options.feed_steps, "npz with members stepK/<var>")
@@ -111,7 +114,20 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
       ->type_name("N");
   app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");
+  app.add_option("--duration", options.duration,
+                 "seconds that --benchmark goes on at least, with more steps than N if need be")
+      ->check(CLI::Range(0.0, 1e6).description(""))
+      ->type_name("S");
   app.add_option("--profile", options.profile, "write a Chrome trace")->type_name("FILE");
+  app.add_flag("--op-profile", options.op_profile, "show which op types take the time");
+  app.add_option("--check-against", options.check_against,
+                 "compare the fetched vars with an npz, or the only one with an npy; exit 1 where "
+                 "they differ")
+      ->type_name("FILE");
+  app.add_option("--rtol", options.rtol, "relative tolerance of --check-against")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--atol", options.atol, "absolute tolerance of --check-against")
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");

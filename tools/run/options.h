@@ -52,6 +52,11 @@ struct RunOptions {
   std::string batch;
   int64_t benchmark = 0;
   int64_t warmup = 3;
+  double duration = 0;        ///< seconds that a benchmark goes on at least
+  bool op_profile = false;    ///< a table of op types and their times
+  std::string check_against;  ///< npz or npy with expected results
+  double rtol = 1e-5;
+  double atol = 1e-8;
   std::string profile;
   bool check_nan = false;
   bool print_plan = false;

@@ -49,7 +49,7 @@ double quantile(const std::vector<double>& sorted, double q) {
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime) {
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, *session.program));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   std::vector<Value> results;
   NamedValues joined;
@@ -63,17 +63,18 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
   std::vector<double> ms;
   ms.reserve(static_cast<size_t>(options.benchmark));
   const double cpu_before = cpu_ms();
-  for (int64_t i = 0; i < options.benchmark; ++i) {
+  const auto until = Clock::now() + std::chrono::duration<double>(options.duration);
+  for (int64_t i = 0; i < options.benchmark || Clock::now() < until; ++i) {
     const auto start = Clock::now();
     MILLRACE_RETURN_IF_ERROR(run());
     ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
-  const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(options.benchmark);
+  const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(ms.size());
   std::sort(ms.begin(), ms.end());
   JsonWriter out;
   out.begin_object();
   out.member("name", std::filesystem::path(session.name).filename().string());
-  out.member("steps", options.benchmark).member("threads", tool.common().threads);
+  out.member("steps", static_cast<int64_t>(ms.size())).member("threads", tool.common().threads);
   out.member("devices", options.devices);
   out.key("ms").begin_object();
   out.member("min", ms.front()).member("p50", quantile(ms, 0.5));

@@ -9,6 +9,8 @@
 #include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
+#include "io/npy.h"
+#include "tools/run/check_against.h"
 #include "tools/run/feeder.h"
 #include "tools/run/loss_curve.h"
 #include "tools/run/parallel.h"
@@ -129,6 +131,35 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
   return Ok();
 }
 
+// Exit code of --check-against; the lines of the comparison go to stderr.
+StatusOr<int> check_results(const Tool& tool, const RunOptions& options, const Outcome& outcome) {
+  if (options.check_against.empty()) return kDone;
+  NamedValues expected;
+  if (llvm::StringRef(options.check_against).endswith(".npy")) {
+    if (outcome.results.size() != 1) {
+      return Status(StatusCode::kUsage,
+                    fmt::format("--check-against: an npy stands for one result, there are {}",
+                                outcome.results.size()));
+    }
+    MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(options.check_against));
+    expected[outcome.results.begin()->first].as<Tensor>() = std::move(tensor);
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(expected, io::read_values(options.check_against));
+  }
+  const CheckResult check = check_against(outcome.results, expected, {options.rtol, options.atol});
+  llvm::SmallVector<llvm::StringRef, 8> lines;
+  llvm::StringRef(check.text).split(lines, '\n', -1, false);
+  for (const llvm::StringRef line : lines)
+    tool.log(check.same ? LogLevel::kInfo : LogLevel::kError, std::string_view(line));
+  return check.same ? kDone : kAnswerIsNo;
+}
+
+void log_lines(const Tool& tool, const std::string& text) {
+  llvm::SmallVector<llvm::StringRef, 32> rows;
+  llvm::StringRef(text).split(rows, '\n', -1, false);
+  for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
+}
+
 }  // namespace
 
 StatusOr<int> run_once(Tool& tool, const RunOptions& options,
@@ -139,9 +170,13 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
         StatusCode::kUsage,
         fmt::format("--progress: expected auto, never or json, found '{}'", options.progress));
   }
-  if (options.check_nan && !options.profile.empty())
+  if (options.check_nan && (!options.profile.empty() || options.op_profile))
     return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
+  if (options.op_profile && session.parallel != nullptr) {
+    return Status(StatusCode::kUsage,
+                  "--op-profile is for one device; --profile traces several of them");
+  }
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, *session.program));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
@@ -155,7 +190,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   if (session.prepared != nullptr) {
     if (options.check_nan) session.prepared->observe(&nan_check);
-    if (!options.profile.empty()) session.prepared->observe(&trace);
+    if (!options.profile.empty() || options.op_profile) session.prepared->observe(&trace);
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
   MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
@@ -175,14 +210,13 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     }
   } else if (!options.profile.empty()) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
-    llvm::SmallVector<llvm::StringRef, 32> rows;
-    const std::string table = trace.op_table();
-    llvm::StringRef(table).split(rows, '\n', -1, false);
-    for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
+    log_lines(tool, trace.op_table());
+  } else if (options.op_profile && session.prepared != nullptr) {
+    log_lines(tool, trace.op_table());
   }
   MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, outcome, fetches));
   MILLRACE_RETURN_IF_ERROR(run_with_shared_vars(tool, options, runtime, session));
-  return kDone;
+  return check_results(tool, options, outcome);
 }
 
 }  // namespace millrace::tools

@@ -8,6 +8,7 @@
 #include "io/npy.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
+#include "tools/run/made_feed.h"
 #include "tools/run/parallel.h"
 
 namespace millrace::tools {
@@ -94,10 +95,15 @@ bool is_stored(const Var& var) {
          var.kind() != VarKind::kFetchList && var.kind() != VarKind::kFeedList;
 }
 
-StatusOr<NamedValues> read_feeds(const RunOptions& options) {
+StatusOr<NamedValues> read_feeds(const RunOptions& options, const Program& program) {
   NamedValues values;
   for (const std::string& feed : options.feeds) {
     const auto [name, file] = llvm::StringRef(feed).split('=');
+    MILLRACE_ASSIGN_OR_RETURN(std::optional<Tensor> made, make_feed(name, file, program));
+    if (made) {
+      values[name.str()].as<Tensor>() = std::move(*made);
+      continue;
+    }
     if (!file.empty() && !std::filesystem::exists(feed)) {
       MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(file.str()));
       values[name.str()].as<Tensor>() = std::move(tensor);
