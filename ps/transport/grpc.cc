@@ -2,12 +2,17 @@
 
 #include <utility>
 
+#include <grpc/support/log.h>
+
 #include "framework/base/errors.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/grpc_parts.h"
 
 namespace millrace::ps {
 namespace {
+
+// gRPC writes to standard error what comes back as a status anyway.
+void drop_line(gpr_log_func_args* /*line*/) {}
 
 class GrpcTransport final : public Transport {
  public:
@@ -48,6 +53,7 @@ StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& opti
     return InvalidArgument("streams a connection and handler threads: expected at least 1");
   if (options.keepalive_time.count() < 1 || options.keepalive_timeout.count() < 1)
     return InvalidArgument("keep-alive times: expected at least 1 ms");
+  if (options.quiet_library) gpr_set_log_function(drop_line);
   auto shared = std::make_shared<GrpcShared>();
   shared->options = options;
   MILLRACE_ASSIGN_OR_RETURN(shared->credentials, make_credentials(options.tls));

@@ -50,6 +50,9 @@ struct GrpcOptions {
   std::chrono::milliseconds idle_timeout{600000};      ///< a connection without calls
   std::chrono::milliseconds stall_timeout{30000};      ///< a call that neither sends nor takes
 
+  /// Keeps gRPC's own words away from standard error, in the whole process.
+  bool quiet_library = true;
+
   /// Counts calls and bytes there; may be null, else outlives the transport.
   Metrics* metrics = nullptr;
 };
