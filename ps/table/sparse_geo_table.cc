@@ -8,6 +8,13 @@
 
 namespace millrace::ps {
 
+void SparseGeoTable::Changed::add(uint32_t row) {
+  if (row >= is_in.size()) is_in.resize(row + 1);
+  if (is_in[row]) return;
+  is_in[row] = true;
+  rows.push_back(row);
+}
+
 StatusOr<std::unique_ptr<SparseGeoTable>> SparseGeoTable::create(SparseTableOptions options,
                                                                  int trainers) {
   if (trainers < 1) return InvalidArgument("trainers is {}, expected at least 1", trainers);
@@ -35,12 +42,7 @@ Status SparseGeoTable::push(const TableCall& call) {
   for (auto& parts : changed_) {
     for (size_t part = 0; part < parts.size(); ++part) {
       Changed& changed = parts[part];
-      for (const uint32_t row : touched[part]) {
-        if (row >= changed.is_in.size()) changed.is_in.resize(row + 1);
-        if (changed.is_in[row]) continue;
-        changed.is_in[row] = true;
-        changed.rows.push_back(row);
-      }
+      for (const uint32_t row : touched[part]) changed.add(row);
     }
   }
   return Ok();
@@ -48,10 +50,10 @@ Status SparseGeoTable::push(const TableCall& call) {
 
 Status SparseGeoTable::pull(const TableCall& call, Value& reply) {
   if (call.what != "geo") return SparseTable::pull(call, reply);
-  return pull_changed(call.trainer, reply.as<SelectedRows>());
+  return pull_changed(call.trainer, reply.as<SelectedRows>(), call.sequence);
 }
 
-Status SparseGeoTable::pull_changed(int trainer, SelectedRows& changed) {
+Status SparseGeoTable::pull_changed(int trainer, SelectedRows& changed, uint64_t sequence) {
   if (trainer < 0 || trainer >= static_cast<int>(changed_.size()))
     return InvalidArgument("table {} has {} trainers, found trainer {}", options().table_id,
                            changed_.size(), trainer);
@@ -59,10 +61,17 @@ Status SparseGeoTable::pull_changed(int trainer, SelectedRows& changed) {
   size_t count = 0;
   {
     const std::lock_guard lock(mutex_);
+    uint64_t& last = last_sequence_[static_cast<size_t>(trainer)];
+    const bool repeat = sequence != 0 && sequence == last;
+    last = sequence;
     for (size_t part = 0; part < parts.size(); ++part) {
       Changed& own = changed_[static_cast<size_t>(trainer)][part];
+      if (repeat) {
+        for (const uint32_t row : own.given) own.add(row);
+      }
       for (const uint32_t row : own.rows) own.is_in[row] = false;
       parts[part] = std::exchange(own.rows, {});
+      own.given = parts[part];
       count += parts[part].size();
     }
   }

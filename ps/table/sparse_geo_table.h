@@ -21,7 +21,9 @@ class SparseGeoTable final : public SparseTable {
   Status pull(const TableCall& call, Value& reply) override;
   Status push(const TableCall& call) override;
   /// Rows and values that changed for a trainer; he is then up to date.
-  Status pull_changed(int trainer, SelectedRows& changed);
+  /// \param sequence  of the call: if the last one had it, too, its answer was lost, and its rows
+  ///     are given again; 0: not known
+  Status pull_changed(int trainer, SelectedRows& changed, uint64_t sequence = 0);
   using SparseTable::pull;
   using SparseTable::push;
 
@@ -30,12 +32,18 @@ class SparseGeoTable final : public SparseTable {
   struct Changed {
     std::vector<bool> is_in;
     std::vector<uint32_t> rows;
+    std::vector<uint32_t> given;  ///< in the last answer
+
+    void add(uint32_t row);
   };
   SparseGeoTable(SparseTableOptions options, int trainers)
-      : SparseTable(std::move(options)), changed_(static_cast<size_t>(trainers)) {}
+      : SparseTable(std::move(options)),
+        changed_(static_cast<size_t>(trainers)),
+        last_sequence_(static_cast<size_t>(trainers)) {}
 
   std::mutex mutex_;
   std::vector<std::vector<Changed>> changed_;  ///< by trainer and part
+  std::vector<uint64_t> last_sequence_;        ///< of each trainer's last answer
 };
 
 }  // namespace millrace::ps

@@ -17,6 +17,7 @@ struct TableCall {
   /// (values instead of gradients).
   std::string_view what;
   int trainer = 0;
+  uint64_t sequence = 0;  ///< of the trainer's call, the same in a repeat; 0: not known
   std::span<const Value* const> args;
 };
 

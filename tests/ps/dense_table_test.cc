@@ -238,9 +238,9 @@ TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
   EXPECT_EQ(steps.count(2, 1).code(), StatusCode::kInvalidArgument);
   const Value one = testing::ids({1});
   const Value* const arg = &one;
-  ASSERT_TRUE(steps.push(TableCall{"", 1, {&arg, 1}}).ok());
+  ASSERT_TRUE(steps.push(TableCall{"", 1, 0, {&arg, 1}}).ok());
   Value reply;
-  ASSERT_TRUE(steps.pull(TableCall{"", 0, {}}, reply).ok());
+  ASSERT_TRUE(steps.pull(TableCall{"", 0, 0, {}}, reply).ok());
   EXPECT_EQ(*reply.get_if<Tensor>()->data<int64_t>(), 6);
 }
 

@@ -266,17 +266,18 @@ TEST(SparseTableTest, CallsOfTheWireAreChecked) {
   const Value ids = testing::ids({1, 2});
   const Value grads = testing::dense({1, 1, 1, 1});
   const std::vector<const Value*> good{&ids, &grads};
-  ASSERT_TRUE(table->push(TableCall{"", 0, good}).ok());
+  ASSERT_TRUE(table->push(TableCall{"", 0, 0, good}).ok());
   Value reply;
-  ASSERT_TRUE(table->pull(TableCall{"", 0, {good.data(), 1}}, reply).ok());
+  ASSERT_TRUE(table->pull(TableCall{"", 0, 0, {good.data(), 1}}, reply).ok());
   EXPECT_THAT(reply.get_if<Tensor>()->dims(), ElementsAre(2, 2));
   const std::vector<const Value*> swapped{&grads, &ids};
-  EXPECT_THAT(table->push(TableCall{"", 0, swapped}).message(), HasSubstr("argument 0 is f32 [4]"));
+  EXPECT_THAT(table->push(TableCall{"", 0, 0, swapped}).message(),
+              HasSubstr("argument 0 is f32 [4]"));
   const Value few = testing::dense({1});
   const std::vector<const Value*> short_one{&ids, &few};
-  EXPECT_EQ(table->push(TableCall{"", 0, short_one}).message(),
+  EXPECT_EQ(table->push(TableCall{"", 0, 0, short_one}).message(),
             "argument 1 has 1 elements, expected 4");
-  EXPECT_EQ(table->push(TableCall{"", 0, {good.data(), 1}}).message(), "argument 1 is missing");
+  EXPECT_EQ(table->push(TableCall{"", 0, 0, {good.data(), 1}}).message(), "argument 1 is missing");
 }
 
 TEST(SparseTableTest, RatesOfASharedCounterScaleTheRule) {
@@ -408,14 +409,14 @@ TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {
   SparseGeoTable& table = **made;
   const auto push = [&](std::string_view what, Value ids, Value values) {
     const std::vector<const Value*> args{&ids, &values};
-    ASSERT_TRUE(table.push(TableCall{what, 0, args}).ok());
+    ASSERT_TRUE(table.push(TableCall{what, 0, 0, args}).ok());
   };
   push("set", testing::ids({5, 6}), testing::dense({1, 1, 2, 2}));
   push("", testing::ids({9, 5}), testing::dense({1, 2, 3, 4}));
   push("", testing::ids({9}), testing::dense({10, 10}));
   for (const int trainer : {0, 1}) {
     Value reply;
-    ASSERT_TRUE(table.pull(TableCall{"geo", trainer, {}}, reply).ok());
+    ASSERT_TRUE(table.pull(TableCall{"geo", trainer, 0, {}}, reply).ok());
     const auto& rows = *reply.get_if<SelectedRows>();
     EXPECT_THAT(rows.rows, ElementsAre(5, 9));
     EXPECT_THAT(testing::floats(reply), ElementsAre(4, 5, 11, 12));
@@ -427,6 +428,14 @@ TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {
   ASSERT_TRUE(table.pull_changed(0, changed).ok());
   EXPECT_TRUE(changed.rows.empty());
   EXPECT_EQ(table.pull_changed(2, changed).code(), StatusCode::kInvalidArgument);
+  // An answer that was lost is given again, with what changed since.
+  push("", testing::ids({9}), testing::dense({1, 1}));
+  ASSERT_TRUE(table.pull_changed(0, changed, 77).ok());
+  push("", testing::ids({5}), testing::dense({1, 1}));
+  ASSERT_TRUE(table.pull_changed(0, changed, 77).ok());
+  EXPECT_THAT(changed.rows, ElementsAre(5, 9));
+  ASSERT_TRUE(table.pull_changed(0, changed, 78).ok());
+  EXPECT_TRUE(changed.rows.empty());
 }
 
 }  // namespace

@@ -1,0 +1,63 @@
+#include "ps/table/channel_caller.h"
+
+#include <thread>
+#include <utility>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+
+StatusOr<std::unique_ptr<ChannelCaller>> ChannelCaller::create(
+    std::shared_ptr<Transport> transport, const std::vector<std::string>& endpoints,
+    Options options) {
+  if (endpoints.empty()) return InvalidArgument("there is no server of tables");
+  auto caller =
+      std::unique_ptr<ChannelCaller>(new ChannelCaller(std::move(transport), std::move(options)));
+  for (const std::string& endpoint : endpoints) {
+    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel,
+                              caller->transport_->connect(endpoint));
+    caller->channels_.push_back(std::move(channel));
+    caller->sequences_.push_back(std::make_unique<std::atomic<uint64_t>>(0));
+  }
+  return caller;
+}
+
+Status ChannelCaller::call_all(std::span<TableRequest> requests) {
+  if (requests.empty()) return Ok();
+  std::vector<Status> statuses(requests.size());
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < requests.size(); ++i)
+    others.emplace_back([&, i] { statuses[i] = call(requests[i]); });
+  statuses[0] = call(requests[0]);
+  for (std::thread& other : others) other.join();
+  for (Status& status : statuses) MILLRACE_RETURN_IF_ERROR(std::move(status));
+  return Ok();
+}
+
+Status ChannelCaller::call(TableRequest& request) {
+  Request sent;
+  sent.method = request.method;
+  sent.caller = options_.caller;
+  sent.number = request.number;
+  sent.text = request.text;
+  sent.items = request.items;
+  // Reads need no number, but for those that take something with them.
+  const bool reads = request.method == Method::kPull && request.text != "geo";
+  if (!reads) sent.sequence = ++*sequences_[request.server];
+  const auto deadline = std::chrono::steady_clock::now() + options_.deadline;
+  auto pause = options_.retry_pause;
+  for (int attempt = 0;; ++attempt) {
+    // A value that may be taken away cannot be sent again.
+    if (attempt < options_.retries) {
+      for (RequestItem& item : sent.items) item.movable = nullptr;
+    }
+    Status status = channels_[request.server]->call(sent, deadline, request.reply);
+    if (status.code() != StatusCode::kDistributed || attempt >= options_.retries ||
+        std::chrono::steady_clock::now() + pause >= deadline)
+      return status;
+    std::this_thread::sleep_for(pause);
+    pause *= 2;
+  }
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,67 @@
+#include "ps/table/key_plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "framework/base/errors.h"
+#include "ps/table/keyed_random.h"
+
+namespace millrace::ps {
+namespace {
+
+StatusOr<Value> int_tensor(const std::vector<int64_t>& from) {
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor,
+                            Tensor::create(DType::kInt64, {static_cast<int64_t>(from.size())}));
+  std::copy(from.begin(), from.end(), tensor.data<int64_t>());
+  Value value;
+  value.as<Tensor>() = std::move(tensor);
+  return value;
+}
+
+}  // namespace
+
+StatusOr<KeyPlan> make_key_plan(std::span<const int64_t> ids, int64_t shard_num, size_t servers,
+                                std::optional<int64_t> padding) {
+  if (ids.size() > UINT32_MAX / 2) return InvalidArgument("{} ids in one call", ids.size());
+  MILLRACE_ASSIGN_OR_RETURN(const SparseRouting routing,
+                            SparseRouting::create(shard_num, static_cast<int64_t>(servers)));
+  KeyPlan plan;
+  plan.shard_num = shard_num;
+  plan.padding = padding;
+  plan.ids.assign(ids.begin(), ids.end());
+  plan.places.resize(ids.size());
+  std::vector<std::vector<int64_t>> keys(servers);
+  std::vector<std::vector<int64_t>> counts(servers);
+  // Open addressing: position of the id's first occurrence + 1, at most half full.
+  const size_t capacity = std::bit_ceil(std::max<size_t>(16, 2 * ids.size()));
+  std::vector<uint32_t> firsts(capacity);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int64_t id = ids[i];
+    if (padding == id) continue;
+    size_t at = mix_bits(static_cast<uint64_t>(id)) & (capacity - 1);
+    while (firsts[at] != 0 && ids[firsts[at] - 1] != id) at = (at + 1) & (capacity - 1);
+    KeyPlan::Place& place = plan.places[i];
+    if (firsts[at] != 0) {
+      place = plan.places[firsts[at] - 1];
+      ++counts[static_cast<size_t>(place.server)][place.position];
+      plan.has_repeats = true;
+      continue;
+    }
+    firsts[at] = static_cast<uint32_t>(i + 1);
+    place.server = static_cast<int32_t>(routing.server_of(id));
+    auto& own = keys[static_cast<size_t>(place.server)];
+    place.position = static_cast<uint32_t>(own.size());
+    own.push_back(id);
+    counts[static_cast<size_t>(place.server)].push_back(1);
+  }
+  plan.parts.resize(servers);
+  for (size_t server = 0; server < servers; ++server) {
+    KeyPlan::Part& part = plan.parts[server];
+    part.size = keys[server].size();
+    MILLRACE_ASSIGN_OR_RETURN(part.keys, int_tensor(keys[server]));
+    MILLRACE_ASSIGN_OR_RETURN(part.counts, int_tensor(counts[server]));
+  }
+  return plan;
+}
+
+}  // namespace millrace::ps

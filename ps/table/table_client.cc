@@ -1,0 +1,262 @@
+#include "ps/table/table_client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr size_t kRememberedPlans = 8;
+
+Status check_size(const char* what, size_t found, size_t count, int width) {
+  const size_t expected = count * static_cast<size_t>(width);
+  if (found == expected) return Ok();
+  return InvalidArgument("{} floats of {} for {} ids of {}", found, what, count, width);
+}
+
+// The float tensor of a reply, which must have so many elements.
+StatusOr<const Tensor*> tensor_of(const TableRequest& request, size_t elements) {
+  const Tensor* const tensor =
+      request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
+  if (tensor == nullptr || tensor->dtype() != DType::kFloat32 ||
+      static_cast<size_t>(tensor->numel()) != elements)
+    return Status(StatusCode::kDistributed,
+                  fmt::format("server {} of table {} answered with {}, expected {} elements of f32",
+                              request.server, request.number,
+                              request.reply.values.empty() ? std::string("nothing")
+                                                           : describe(request.reply.values[0]),
+                              elements));
+  return tensor;
+}
+
+// Values by server: those of equal ids are added up but for the labels.
+StatusOr<std::vector<Value>> merge_by_server(const KeyPlan& plan, std::span<const float> values,
+                                             int width, int labels) {
+  std::vector<Value> merged(plan.parts.size());
+  std::vector<float*> to(plan.parts.size());
+  const auto row = static_cast<size_t>(width);
+  for (size_t server = 0; server < plan.parts.size(); ++server) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        Tensor tensor,
+        Tensor::create(DType::kFloat32, {static_cast<int64_t>(plan.parts[server].size), width}));
+    merged[server].as<Tensor>() = std::move(tensor);
+    to[server] = merged[server].get_if<Tensor>()->data<float>();
+  }
+  std::vector<uint32_t> seen(plan.parts.size());  // rows of each part that have their first value
+  for (size_t i = 0; i < plan.places.size(); ++i) {
+    const KeyPlan::Place place = plan.places[i];
+    if (place.server < 0) continue;
+    const auto server = static_cast<size_t>(place.server);
+    const float* const from = values.data() + i * row;
+    float* const sum = to[server] + place.position * row;
+    if (place.position == seen[server]) {  // first occurrences come in order of positions
+      ++seen[server];
+      std::memcpy(sum, from, row * sizeof(float));
+      continue;
+    }
+    for (size_t k = static_cast<size_t>(labels); k < row; ++k) sum[k] += from[k];
+  }
+  return merged;
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<const KeyPlan>> TableClient::plan_of(const SparseLayout& table,
+                                                              std::span<const int64_t> ids) {
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = plans_.rbegin(); at != plans_.rend(); ++at) {
+      const KeyPlan& plan = **at;
+      if (plan.shard_num == table.shard_num && plan.padding == table.padding &&
+          std::equal(ids.begin(), ids.end(), plan.ids.begin(), plan.ids.end()))
+        return *at;
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(KeyPlan made,
+                            make_key_plan(ids, table.shard_num, servers(), table.padding));
+  auto plan = std::make_shared<const KeyPlan>(std::move(made));
+  const std::lock_guard lock(mutex_);
+  plans_.push_back(plan);
+  if (plans_.size() > kRememberedPlans) plans_.erase(plans_.begin());
+  return std::shared_ptr<const KeyPlan>(plan);
+}
+
+Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64_t> ids,
+                                std::span<float> rows, bool training) {
+  MILLRACE_RETURN_IF_ERROR(check_size("rows", rows.size(), ids.size(), table.pull_width));
+  MILLRACE_ASSIGN_OR_RETURN(const auto plan, plan_of(table, ids));
+  std::vector<TableRequest> requests;
+  std::vector<const float*> answers(plan->parts.size());
+  for (size_t server = 0; server < plan->parts.size(); ++server) {
+    const KeyPlan::Part& part = plan->parts[server];
+    if (part.size == 0) continue;
+    TableRequest request{server, Method::kPull, table.table_id, training ? "" : "infer", {}, {}};
+    request.items.push_back({"keys", &part.keys, nullptr});
+    if (plan->has_repeats && training) request.items.push_back({"counts", &part.counts, nullptr});
+    requests.push_back(std::move(request));
+  }
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
+  const auto width = static_cast<size_t>(table.pull_width);
+  for (const TableRequest& request : requests) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              tensor_of(request, plan->parts[request.server].size * width));
+    answers[request.server] = tensor->data<float>();
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const KeyPlan::Place place = plan->places[i];
+    float* const to = rows.data() + i * width;
+    if (place.server < 0) {
+      std::fill_n(to, width, 0.0F);
+    } else {
+      std::memcpy(to, answers[static_cast<size_t>(place.server)] + place.position * width,
+                  width * sizeof(float));
+    }
+  }
+  return Ok();
+}
+
+Status TableClient::push_sparse(const SparseLayout& table, std::span<const int64_t> ids,
+                                std::span<const float> values) {
+  return send_rows(table, ids, values, table.push_width, table.push_labels, "");
+}
+
+Status TableClient::set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
+                               std::span<const float> rows) {
+  return send_rows(table, ids, rows, table.pull_width, 0, "set");
+}
+
+Status TableClient::send_rows(const SparseLayout& table, std::span<const int64_t> ids,
+                              std::span<const float> values, int width, int labels,
+                              const char* text) {
+  MILLRACE_RETURN_IF_ERROR(check_size("values", values.size(), ids.size(), width));
+  MILLRACE_ASSIGN_OR_RETURN(const auto plan, plan_of(table, ids));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> merged,
+                            merge_by_server(*plan, values, width, labels));
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < plan->parts.size(); ++server) {
+    if (plan->parts[server].size == 0) continue;
+    TableRequest request{server, Method::kPush, table.table_id, text, {}, {}};
+    request.items.push_back({"keys", &plan->parts[server].keys, nullptr});
+    request.items.push_back({"values", &merged[server], nullptr});
+    requests.push_back(std::move(request));
+  }
+  return caller_->call_all(requests);
+}
+
+Status TableClient::pull_changed(const SparseLayout& table, SelectedRows& changed) {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server)
+    requests.push_back({server, Method::kPull, table.table_id, "geo", {}, {}});
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
+  struct Row {
+    int64_t key;
+    const float* values;
+  };
+  std::vector<Row> rows;
+  const auto width = static_cast<size_t>(table.pull_width);
+  for (const TableRequest& request : requests) {
+    const auto* const part =
+        request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<SelectedRows>();
+    if (part == nullptr || part->value.dtype() != DType::kFloat32 ||
+        part->rows.size() * width != static_cast<size_t>(part->value.numel()))
+      return {StatusCode::kDistributed, fmt::format("server {} of table {} answered without rows",
+                                                    request.server, table.table_id)};
+    for (size_t i = 0; i < part->rows.size(); ++i)
+      rows.push_back({part->rows[i], part->value.data<float>() + i * width});
+  }
+  std::sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.key < b.key; });
+  changed.rows.clear();
+  changed.height = rows.empty() ? 0 : rows.back().key + 1;
+  MILLRACE_RETURN_IF_ERROR(changed.value.resize(
+      DType::kFloat32, {static_cast<int64_t>(rows.size()), static_cast<int64_t>(width)}));
+  float* to = changed.value.data<float>();
+  for (const Row& row : rows) {
+    changed.rows.push_back(row.key);
+    to = std::copy_n(row.values, width, to);
+  }
+  return Ok();
+}
+
+Status TableClient::pull_dense(int table_id, std::span<float> values) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::vector<DenseRange> ranges,
+      dense_ranges(static_cast<int64_t>(values.size()), static_cast<int64_t>(servers())));
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < ranges.size(); ++server) {
+    if (ranges[server].count > 0) requests.push_back({server, Method::kPull, table_id, "", {}, {}});
+  }
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
+  for (const TableRequest& request : requests) {
+    const DenseRange& range = ranges[request.server];
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
+                              tensor_of(request, static_cast<size_t>(range.count)));
+    std::copy_n(tensor->data<float>(), range.count, values.data() + range.begin);
+  }
+  return Ok();
+}
+
+Status TableClient::push_dense(int table_id, std::span<const float> grads) {
+  return send_dense(table_id, grads, "");
+}
+
+Status TableClient::set_dense(int table_id, std::span<const float> values) {
+  return send_dense(table_id, values, "set");
+}
+
+Status TableClient::send_dense(int table_id, std::span<const float> values, const char* text) {
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::vector<DenseRange> ranges,
+      dense_ranges(static_cast<int64_t>(values.size()), static_cast<int64_t>(servers())));
+  std::vector<Value> parts(ranges.size());
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < ranges.size(); ++server) {
+    const DenseRange& range = ranges[server];
+    if (range.count == 0) continue;
+    auto& part = parts[server].as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(part.resize(DType::kFloat32, {range.count}));
+    std::copy_n(values.data() + range.begin, range.count, part.data<float>());
+    TableRequest request{server, Method::kPush, table_id, text, {}, {}};
+    request.items.push_back({"values", &parts[server], &parts[server]});
+    requests.push_back(std::move(request));
+  }
+  return caller_->call_all(requests);
+}
+
+Status TableClient::count_steps(int table_id, int64_t steps) {
+  Value number;
+  auto& tensor = number.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, {1}));
+  *tensor.data<int64_t>() = steps;
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server) {
+    TableRequest request{server, Method::kPush, table_id, "", {}, {}};
+    request.items.push_back({"steps", &number, nullptr});
+    requests.push_back(std::move(request));
+  }
+  return caller_->call_all(requests);
+}
+
+Status TableClient::barrier(const std::string& kind) {
+  // Every server pours its own tables, so all of them hear of it.
+  std::vector<TableRequest> requests;
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t phase = ++phases_[kind];
+    for (size_t server = 0; server < servers(); ++server)
+      requests.push_back({server, Method::kTableBarrier, phase, kind, {}, {}});
+  }
+  return caller_->call_all(requests);
+}
+
+Status TableClient::leave() {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server)
+    requests.push_back({server, Method::kTableBarrier, 0, "leave", {}, {}});
+  return caller_->call_all(requests);
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,128 @@
+#include "ps/table/table_handler.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+namespace {
+
+std::vector<const Value*> args_of(const Request& request) {
+  std::vector<const Value*> args;
+  for (const RequestItem& item : request.items) args.push_back(item.value);
+  return args;
+}
+
+}  // namespace
+
+TableHandler::TableHandler(int trainers)
+    : barriers_(trainers, [this](std::string_view kind) -> Status {
+        if (kind != "send") return Ok();
+        for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->pour());
+        return Ok();
+      }) {}
+
+Status TableHandler::add(int id, std::unique_ptr<Table> table) {
+  if (!tables_.emplace(id, std::move(table)).second)
+    return InvalidArgument("there are two tables {}", id);
+  return Ok();
+}
+
+Table* TableHandler::find(int id) const {
+  const auto found = tables_.find(id);
+  return found == tables_.end() ? nullptr : found->second.get();
+}
+
+bool TableHandler::handles(Method method) {
+  return method == Method::kPull || method == Method::kPush || method == Method::kTableBarrier;
+}
+
+Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink& reply) {
+  switch (request.method) {
+    case Method::kPull:
+      return pull(request, reply);
+    case Method::kPush:
+      return push_once(request, deadline);
+    case Method::kTableBarrier:
+      return barrier(request, deadline);
+    default:
+      return Unimplemented("'{}' by a server of tables", method_name(request.method));
+  }
+}
+
+StatusOr<Table*> TableHandler::table_of(const Request& request) const {
+  const auto found = tables_.find(request.number);
+  if (found == tables_.end()) return NotFound("this server has no table {}", request.number);
+  return found->second.get();
+}
+
+Value TableHandler::take_spare() {
+  const std::lock_guard lock(mutex_);
+  Value value;
+  if (spare_.empty()) return value;
+  value = std::move(spare_.back());
+  spare_.pop_back();
+  return value;
+}
+
+Status TableHandler::pull(const Request& request, ReplySink& reply) {
+  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(request));
+  const std::vector<const Value*> args = args_of(request);
+  Value answer = take_spare();
+  Status status =
+      table->pull(TableCall{request.text, request.caller.trainer, request.sequence, args}, answer);
+  if (status.ok()) status = reply.put("rows", answer);
+  const std::lock_guard lock(mutex_);
+  spare_.push_back(std::move(answer));
+  if (status.ok()) return Ok();
+  return std::move(status).with_note(fmt::format("in a pull from table {}", request.number));
+}
+
+Status TableHandler::push(const Request& request) {
+  MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(request));
+  const std::vector<const Value*> args = args_of(request);
+  Status status =
+      table->push(TableCall{request.text, request.caller.trainer, request.sequence, args});
+  if (status.ok()) return Ok();
+  return std::move(status).with_note(fmt::format("in a push to table {}", request.number));
+}
+
+Status TableHandler::push_once(const Request& request, Deadline deadline) {
+  const uint64_t sequence = request.sequence;
+  if (sequence == 0) return push(request);
+  {
+    std::unique_lock lock(mutex_);
+    Applied& applied = applied_[request.caller.trainer];
+    if (applied.incarnation != request.caller.incarnation) {
+      applied = {};  // a replacement counts from 1
+      applied.incarnation = request.caller.incarnation;
+    }
+    const bool in_time =
+        finished_.wait_until(lock, deadline, [&] { return !applied.running.contains(sequence); });
+    if (!in_time)
+      return {StatusCode::kDistributed,
+              fmt::format("a push to table {} is under way, and so is its repeat", request.number)};
+    if (sequence <= applied.low || applied.done.contains(sequence)) return Ok();
+    applied.running.insert(sequence);
+  }
+  Status status = push(request);
+  const std::lock_guard lock(mutex_);
+  Applied& applied = applied_[request.caller.trainer];
+  applied.running.erase(sequence);
+  if (status.ok() && applied.incarnation == request.caller.incarnation) {
+    applied.done.insert(sequence);
+    while (!applied.done.empty() && *applied.done.begin() == applied.low + 1) {
+      applied.done.erase(applied.done.begin());
+      ++applied.low;
+    }
+  }
+  finished_.notify_all();
+  return status;
+}
+
+Status TableHandler::barrier(const Request& request, Deadline deadline) {
+  if (request.text == "leave") return barriers_.leave(request.caller.trainer);
+  return barriers_.arrive(request.text, request.caller.trainer, request.number, deadline);
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "ps/table/barrier_table.h"
+#include "ps/table/table.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::ps {
+
+/// Answers kPull, kPush and kTableBarrier for the typed tables of a server.
+///
+/// A request's `number` is the table (of a barrier: its phase, from 1), its `text` says what is
+/// meant (TableCall::what; the kind of barrier, or "leave"). A call with a sequence number that was
+/// carried out already is not carried out again, whoever passes it on.
+/// Thread-safety: add() before the first call; handle() from any threads.
+class TableHandler final : public Handler {
+ public:
+  /// \param trainers  who meet at barriers. The end of a "send" barrier pours all tables
+  explicit TableHandler(int trainers);
+
+  /// Errors: kInvalidArgument if the id has a table.
+  Status add(int id, std::unique_ptr<Table> table);
+  /// Null if there is none.
+  [[nodiscard]] Table* find(int id) const;
+  /// True for the methods that it answers.
+  static bool handles(Method method);
+
+  Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
+
+ private:
+  /// Calls of one trainer that were carried out.
+  struct Applied {
+    uint64_t incarnation = 0;
+    uint64_t low = 0;  ///< all numbers up to it
+    std::set<uint64_t> done;
+    std::set<uint64_t> running;
+  };
+  Status pull(const Request& request, ReplySink& reply);
+  Status push(const Request& request);
+  Status push_once(const Request& request, Deadline deadline);
+  Status barrier(const Request& request, Deadline deadline);
+  StatusOr<Table*> table_of(const Request& request) const;
+  Value take_spare();
+
+  std::map<int64_t, std::unique_ptr<Table>> tables_;
+  BarrierTable barriers_;
+  std::mutex mutex_;
+  std::condition_variable finished_;
+  std::map<int, Applied> applied_;  ///< by trainer
+  std::vector<Value> spare_;        ///< memory of replies
+};
+
+}  // namespace millrace::ps

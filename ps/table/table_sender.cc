@@ -1,0 +1,118 @@
+#include "ps/table/table_sender.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "kernels/cpu/merge_rows.h"
+
+namespace millrace::ps {
+namespace {
+
+// All elements of the vars behind each other.
+StatusOr<std::vector<float>> flatten(const CommContext& context,
+                                     std::span<const Value* const> values) {
+  std::vector<float> all;
+  const std::vector<std::string> vars = context.vars();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto* const tensor = values[i]->get_if<Tensor>();
+    if (tensor == nullptr || tensor->dtype() != DType::kFloat32)
+      return InvalidArgument("'{}' of dense table {} is {}, expected f32", vars[i],
+                             context.table_id, describe(*values[i]));
+    const auto elements = tensor->values<float>();
+    all.insert(all.end(), elements.begin(), elements.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+StatusOr<const SparseLayout*> TableSender::layout_of(const CommContext& context) const {
+  const auto found = layouts_.find(context.table_id);
+  if (found != layouts_.end()) return &found->second;
+  return NotFound("context '{}': {} is no sparse table", context.var_name, context.table_id);
+}
+
+Status TableSender::send(const CommContext& context, std::span<Value> values, Deadline) {
+  if (context.is_tensor_table || !context.use_send_handler) {
+    const auto* const steps = values[0].get_if<Tensor>();
+    if (steps == nullptr || steps->dtype() != DType::kInt64 || steps->numel() != 1)
+      return InvalidArgument("'{}' is {}, expected a number of steps", context.var_name,
+                             describe(values[0]));
+    return client_->count_steps(context.table_id, *steps->data<int64_t>());
+  }
+  if (const auto* const rows = values[0].get_if<SelectedRows>()) {
+    MILLRACE_ASSIGN_OR_RETURN(const SparseLayout* const layout, layout_of(context));
+    return send_rows(*layout, *rows);
+  }
+  std::vector<const Value*> all;
+  for (const Value& value : values) all.push_back(&value);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<float> grads, flatten(context, all));
+  return client_->push_dense(context.table_id, grads);
+}
+
+Status TableSender::send_rows(const SparseLayout& layout, const SelectedRows& rows) {
+  if (rows.rows.empty()) return Ok();
+  if (rows.value.dtype() != DType::kFloat32)
+    return InvalidArgument("table {} takes f32, found {}", layout.table_id, describe(rows.value));
+  const auto values = rows.value.values<float>();
+  if (layout.push_labels == 0) return client_->push_sparse(layout, rows.rows, values);
+  constexpr size_t kHead = 3;  // slot, show, click
+  const auto width = static_cast<size_t>(kernels::row_width(rows.value));
+  std::vector<float> pushed(rows.rows.size() * (width + kHead));
+  for (size_t i = 0; i < rows.rows.size(); ++i) {
+    float* const to = pushed.data() + i * (width + kHead);
+    to[1] = 1;
+    std::copy_n(values.data() + i * width, width, to + kHead);
+  }
+  return client_->push_sparse(layout, rows.rows, pushed);
+}
+
+Status TableSender::receive(const CommContext& context, std::span<Value> values, Deadline) {
+  const std::vector<std::string> vars = context.vars();
+  int64_t elements = 0;
+  for (size_t i = 0; i < vars.size(); ++i) {
+    auto& tensor = values[i].as<Tensor>();
+    if (const auto dims = dims_.find(vars[i]); dims != dims_.end()) {
+      MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, dims->second));
+    } else if (!tensor.initialized()) {
+      return NotFound("the dims of '{}' of table {} are not known", vars[i], context.table_id);
+    }
+    elements += tensor.numel();
+  }
+  std::vector<float> all(static_cast<size_t>(elements));
+  MILLRACE_RETURN_IF_ERROR(client_->pull_dense(context.table_id, all));
+  const float* from = all.data();
+  for (Value& value : values) {
+    auto& tensor = *value.get_if<Tensor>();
+    std::copy_n(from, tensor.numel(), tensor.data<float>());
+    from += tensor.numel();
+  }
+  return Ok();
+}
+
+Status TableSender::receive_changed(const CommContext& context, SelectedRows& rows, Deadline) {
+  MILLRACE_ASSIGN_OR_RETURN(const SparseLayout* const layout, layout_of(context));
+  return client_->pull_changed(*layout, rows);
+}
+
+Status TableSender::set(const CommContext& context, std::span<const Value* const> values,
+                        Deadline) {
+  const auto layout = layouts_.find(context.table_id);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<float> all, flatten(context, values));
+  if (layout == layouts_.end()) return client_->set_dense(context.table_id, all);
+  const auto& table = *values[0]->get_if<Tensor>();
+  std::vector<int64_t> ids(static_cast<size_t>(table.rank() > 0 ? table.dim(0) : 1));
+  std::iota(ids.begin(), ids.end(), int64_t{0});
+  return client_->set_sparse(layout->second, ids, all);
+}
+
+Status TableSender::barrier(CommBarrier kind, Deadline) {
+  return client_->barrier(kind == CommBarrier::kSend      ? "send"
+                          : kind == CommBarrier::kReceive ? "receive"
+                                                          : "init");
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "ps/communicator/sender.h"
+#include "ps/table/table_client.h"
+
+namespace millrace::ps {
+
+/// The Communicator's way to servers of typed tables: a context belongs to the table of its
+/// table_id. Vars of a dense table lie behind each other in the order of the context.
+///
+/// Of tables with shows and clicks every row of a gradient counts as one show without a click, in
+/// slot 0. Deadlines are those of the client's caller.
+class TableSender final : public Sender {
+ public:
+  /// \param layouts  of the sparse tables, by id; ids that are not here are dense or count steps
+  TableSender(std::shared_ptr<TableClient> client, std::map<int, SparseLayout> layouts)
+      : client_(std::move(client)), layouts_(std::move(layouts)) {}
+
+  Status send(const CommContext& context, std::span<Value> values, Deadline deadline) override;
+  Status receive(const CommContext& context, std::span<Value> values, Deadline deadline) override;
+  Status receive_changed(const CommContext& context, SelectedRows& rows,
+                         Deadline deadline) override;
+  Status set(const CommContext& context, std::span<const Value* const> values,
+             Deadline deadline) override;
+  Status barrier(CommBarrier kind, Deadline deadline) override;
+
+  /// Dims of a dense table's vars, which receive() needs where a trainer has none yet.
+  void declare(const std::string& var, Dims dims) { dims_[var] = std::move(dims); }
+
+ private:
+  StatusOr<const SparseLayout*> layout_of(const CommContext& context) const;
+  Status send_rows(const SparseLayout& layout, const SelectedRows& rows);
+
+  std::shared_ptr<TableClient> client_;
+  std::map<int, SparseLayout> layouts_;
+  std::map<std::string, Dims> dims_;
+};
+
+}  // namespace millrace::ps
