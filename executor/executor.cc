@@ -22,7 +22,9 @@ Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::str
   MILLRACE_RETURN_IF_ERROR(provide(fetches));
   for (const std::string& name : fetches) runner_->keep(name);
   for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, value));
-  MILLRACE_RETURN_IF_ERROR(runner_->run());
+  if (Status status = runner_->run(); !status.ok()) {
+    return original_ == nullptr ? status : places_.translate(std::move(status), *original_);
+  }
   results.resize(fetches.size());
   for (size_t i = 0; i < fetches.size(); ++i)
     MILLRACE_RETURN_IF_ERROR(copy_value(*runner_->find(fetches[i]), results[i]));
@@ -39,6 +41,7 @@ Status PreparedProgram::compile(const Program& given) {
   program_ = given.clone();
   bool changed = false;
   if (options_.optimize || options_.bf16_products) {
+    places_.before(*program_);
     MILLRACE_ASSIGN_OR_RETURN(changed, optimize(*program_, *runtime_->ops, kept_,
                                                 {.fuse = options_.optimize,
                                                  .bf16_products = options_.bf16_products,
@@ -46,12 +49,19 @@ Status PreparedProgram::compile(const Program& given) {
   }
   if (!changed) {
     original_.reset();
-  } else if (original_ == nullptr) {
-    original_ = given.clone();
+  } else {
+    places_.after(*program_);
+    if (original_ == nullptr) original_ = given.clone();
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.
   locals_ = std::make_unique<Scope>(scope_);
-  MILLRACE_ASSIGN_OR_RETURN(runner_, BlockRunner::compile(*runtime_, program_->root(), *device_));
+  StatusOr<std::unique_ptr<BlockRunner>> runner =
+      BlockRunner::compile(*runtime_, program_->root(), *device_);
+  if (!runner.ok()) {
+    return original_ == nullptr ? std::move(runner).status()
+                                : places_.translate(std::move(runner).status(), *original_);
+  }
+  runner_ = *std::move(runner);
   runner_->bind(*locals_);
   runner_->plan_memory();
   runner_->observe(observer_);
@@ -60,6 +70,10 @@ Status PreparedProgram::compile(const Program& given) {
 
 // Sees to it that the program has the vars that are fetched.
 Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
+  if (runner_ == nullptr) {  // compiling failed when it was last asked for
+    const std::unique_ptr<Program> given = (original_ == nullptr ? program_ : original_)->clone();
+    MILLRACE_RETURN_IF_ERROR(compile(*given));
+  }
   const size_t before = kept_.size();
   for (const std::string& name : fetches) {
     if (runner_->find(name) != nullptr) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executor/block_runner.h"
+#include "executor/original_places.h"
 #include "executor/runtime.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
@@ -19,7 +20,7 @@ struct ExecutorOptions {
   int threads = 1;    ///< threads a run may use, the caller's included
   uint64_t seed = 0;  ///< start of the random numbers of ops whose own seed is 0
   /// Programs are rewritten to run faster (executor/optimize.h). Results change by rounding at
-  /// most; places in errors, plans and traces are those of the rewritten program.
+  /// most; places in plans and traces are those of the rewritten program, those in errors are not.
   bool optimize = true;
   /// Factors of float matrix products are rounded to bfloat16, where the processor has products of
   /// those; everything else, parameters included, stays float.
@@ -82,6 +83,7 @@ class PreparedProgram {
   Scope* scope_ = nullptr;
   StepObserver* observer_ = nullptr;
   ExecutorOptions options_;
+  OriginalPlaces places_;              ///< in original_
   std::unique_ptr<Program> original_;  ///< null if the program runs as it was given
   std::vector<std::string> kept_;      ///< fetches that a rewrite had removed
   std::unique_ptr<Program> program_;

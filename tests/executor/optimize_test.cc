@@ -95,6 +95,31 @@ TEST_F(OptimizeTest, BringsBackAVarThatIsFetched) {
   EXPECT_EQ(prepared->run(feeds_, {"z"}, results_).code(), StatusCode::kNotFound);
 }
 
+TEST_F(OptimizeTest, NamesPlacesOfTheOriginalProgramInErrors) {
+  // in front, something that stays, so that indices differ
+  Block& block = program_->root();
+  block.declare("v", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.append_op("scale").set_input("X", "y").set_output("Out", "v");
+  scope_.local("w") = tensor_value({3, 2}, {1, 1, 1, 1, 1, 1});
+  const auto prepared = prepare(true);
+  ASSERT_THAT(op_types(prepared->program()), ElementsAre("fc", "scale"));
+  const Status status = prepared->run(feeds_, {"v"}, results_);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.location().op, 2) << status.to_string();
+  EXPECT_EQ(status.location().op_type, "relu");
+  EXPECT_THAT(status.to_string(), testing::HasSubstr("runs as part of a fc"));
+
+  scope_.local("w") = tensor_value({2, 2}, {1, 1, 1, 1});
+  program_->root().back().set_input("X", "missing");
+  block.declare("missing", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  const auto other = prepare(true);
+  ASSERT_THAT(op_types(other->program()), ElementsAre("fc", "scale"));
+  const Status missing = other->run(feeds_, {"v"}, results_);
+  EXPECT_EQ(missing.location().op, 3) << missing.to_string();
+  EXPECT_EQ(missing.location().op_type, "scale");
+  EXPECT_EQ(missing.location().var, "missing");
+}
+
 TEST_F(OptimizeTest, HasOneListForInferenceAndOneForTraining) {
   const auto passes = [&] {
     std::vector<std::string> names;
