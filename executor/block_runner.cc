@@ -70,8 +70,8 @@ Status BlockRunner::add_step(const Op& op) {
     }
   }
   const kernels::KernelSetup setup(*step.def, op, device_);
-  if (const ControlMaker control = runtime_.controls.find(op.type())) {
-    MILLRACE_ASSIGN_OR_RETURN(Control made, control(setup, *this));
+  if (const ControlMaker* const control = runtime_.controls.find(op.type())) {
+    MILLRACE_ASSIGN_OR_RETURN(Control made, (*control)(setup, *this));
     step.control = std::make_unique<Control>(std::move(made));
   } else if (const kernels::KernelMaker kernel = runtime_.kernels->find(op.type())) {
     MILLRACE_ASSIGN_OR_RETURN(step.kernel, kernel(setup));

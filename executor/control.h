@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <utility>
 
 #include <llvm/ADT/StringMap.h>
 #include <llvm/ADT/StringRef.h>
@@ -24,15 +25,20 @@ struct ControlContext {
 /// A control op, ready to run; one thread at a time.
 using Control = std::function<Status(ControlContext&)>;
 
-/// Makes a control op from its op. Errors: kInvalidProgram, kUnimplemented.
-using ControlMaker = StatusOr<Control> (*)(const kernels::KernelSetup&, BlockRunner&);
+/// Makes a control op from its op. It may hold what such ops need besides, as the way to servers;
+/// several threads may call it at once. Errors: kInvalidProgram, kUnimplemented.
+using ControlMaker = std::function<StatusOr<Control>(const kernels::KernelSetup&, BlockRunner&)>;
 
-/// Ops that the executor runs itself because they need scopes or sub-blocks.
+/// Ops that the executor runs itself because they need scopes, sub-blocks, or peers.
 class ControlRegistry {
  public:
-  void add(llvm::StringRef type, ControlMaker maker) { makers_[type] = maker; }
-  /// Null if there is none.
-  [[nodiscard]] ControlMaker find(llvm::StringRef type) const { return makers_.lookup(type); }
+  /// Adds an op type; a second maker of a type replaces the first.
+  void add(llvm::StringRef type, ControlMaker maker) { makers_[type] = std::move(maker); }
+  /// Null if there is none. Valid as long as the registry.
+  [[nodiscard]] const ControlMaker* find(llvm::StringRef type) const {
+    const auto found = makers_.find(type);
+    return found == makers_.end() ? nullptr : &found->getValue();
+  }
 
  private:
   llvm::StringMap<ControlMaker> makers_;

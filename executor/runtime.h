@@ -31,7 +31,11 @@ struct Runtime {
 /// devices.
 std::unique_ptr<const kernels::KernelRegistry> executor_kernels();
 
-/// The runtime with every op and CPU kernel of this build.
+/// A runtime with every op and CPU kernel of this build, to which a caller adds control ops of its
+/// own before anybody uses it.
+std::shared_ptr<Runtime> make_runtime(std::string files_root = {});
+
+/// The same for those who add nothing.
 std::shared_ptr<const Runtime> standard_runtime(std::string files_root = {});
 
 }  // namespace millrace::executor

@@ -2,6 +2,7 @@
 
 #include "executor/runtime.h"
 #include "tools/common/tool.h"
+#include "tools/run/cluster.h"
 #include "tools/run/options.h"
 #include "tools/run/run_once.h"
 
@@ -19,6 +20,7 @@ int main(int argc, char** argv) {
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir);
+    if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.batch.empty()) return run_batch(tool, options, runtime);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
     return run_once(tool, options, runtime);

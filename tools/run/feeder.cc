@@ -13,31 +13,28 @@ namespace {
 
 using executor::NamedValues;
 
-// Members "stepK/<var>" by step.
-StatusOr<std::vector<NamedValues>> read_feed_steps(const RunOptions& options) {
-  std::vector<NamedValues> steps;
-  MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
-  for (auto& [name, value] : all) {
+}  // namespace
+
+StatusOr<std::vector<NamedValues>> split_steps(NamedValues members, int64_t steps,
+                                               const std::string& file) {
+  std::vector<NamedValues> result;
+  for (auto& [name, value] : members) {
     const auto [head, rest] = llvm::StringRef(name).split('/');
     size_t step = 0;
     if (!head.startswith("step") || head.drop_front(4).getAsInteger(10, step) || rest.empty() ||
         step > 100'000'000) {
-      return InvalidData("member '{}': expected a name like step0/x", name)
-          .in_file(options.feed_steps);
+      return InvalidData("member '{}': expected a name like step0/x", name).in_file(file);
     }
-    if (step >= static_cast<size_t>(options.steps)) continue;
-    if (step >= steps.size()) steps.resize(step + 1);
-    steps[step][rest.str()] = std::move(value);
+    if (step >= static_cast<size_t>(steps)) continue;
+    if (step >= result.size()) result.resize(step + 1);
+    result[step][rest.str()] = std::move(value);
   }
-  if (steps.size() < static_cast<size_t>(options.steps)) {
-    return InvalidData("expected members for {} steps, found those of {}", options.steps,
-                       steps.size())
-        .in_file(options.feed_steps);
+  if (result.size() < static_cast<size_t>(steps)) {
+    return InvalidData("expected members for {} steps, found those of {}", steps, result.size())
+        .in_file(file);
   }
-  return steps;
+  return result;
 }
-
-}  // namespace
 
 StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Program& program) {
   Feeder feeder;
@@ -47,7 +44,9 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
   if (!options.data.empty() && !options.feed_steps.empty())
     return Status(StatusCode::kUsage, "--data and --feed-steps: give one of them");
   if (!options.feed_steps.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_, read_feed_steps(options));
+    MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
+    MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_,
+                              split_steps(std::move(all), options.steps, options.feed_steps));
   }
   if (options.data.empty()) return feeder;
   MILLRACE_ASSIGN_OR_RETURN(feeder.data_, DataSet::read(options.data, options.columns, program));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "executor/executor.h"
@@ -45,5 +46,11 @@ class Feeder {
   uint64_t seed_ = 0;
   bool shuffle_ = true;
 };
+
+/// Members "stepK/<var>" by step; those of surplus steps are dropped.
+/// \param file  that they come from, for messages
+/// Errors: kInvalidData for other names, and for too few steps.
+StatusOr<std::vector<executor::NamedValues>> split_steps(executor::NamedValues members,
+                                                         int64_t steps, const std::string& file);
 
 }  // namespace millrace::tools

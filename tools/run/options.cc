@@ -132,6 +132,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
                "stop at the first op that writes a NaN or an infinity");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
   add_parallel_options(app, options.parallel);
+  add_trainer_flags(tool, options.ps);
+  add_job_flags(tool, options.ps);
+  add_server_flags(tool, options.ps);
   app.option_defaults()->group("Options");
 }
 

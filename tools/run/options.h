@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tools/common/tool.h"
+#include "tools/ps/flags.h"
 
 namespace millrace::tools {
 
@@ -65,6 +66,7 @@ struct RunOptions {
   std::string devices = "cpu";
   std::string allow_dir;  ///< that ops such as load and save may use
   ParallelFlags parallel;
+  PsFlags ps;
 };
 
 /// Adds the options to the tool.

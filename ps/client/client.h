@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <llvm/ADT/ArrayRef.h>
+
+#include "framework/base/status.h"
+#include "ps/client/crew.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::ps {
+
+/// How a trainer deals with its servers.
+struct ClientOptions {
+  std::string job;           ///< must be that of the servers
+  int trainer = 0;           ///< own number, from 0
+  uint64_t incarnation = 0;  ///< 0: chosen at start
+  /// Longest time that one call may take, repeats and waiting for the others included.
+  std::chrono::milliseconds deadline{180'000};
+  int retries = 3;  ///< repeats of a call that was lost
+  /// Between a lost call and its repeat; doubled from one to the next.
+  std::chrono::milliseconds retry_pause{5};
+  /// How often servers that hear nothing else are told that the trainer is there; 0: never.
+  std::chrono::milliseconds heartbeat{0};
+};
+
+/// What a trainer knows of its servers: a channel to each, their epochs, and sequence numbers, so
+/// that a call that is repeated is carried out once. Says hello to a server before the first call.
+///
+/// Thread-safety: any thread.
+class Client {
+ public:
+  /// \param transport  shared with whoever else uses it
+  Client(std::shared_ptr<Transport> transport, ClientOptions options);
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+  ~Client();
+
+  [[nodiscard]] const ClientOptions& options() const { return options_; }
+  /// The step that calls name from now on.
+  void set_step(int64_t step) { step_ = step; }
+
+  /// One call to one server.
+  struct Call {
+    std::string endpoint;
+    Method method = Method::kGet;
+    int64_t number = 0;
+    std::string text;
+    std::vector<RequestItem> items;
+    Reply reply;
+  };
+  /// Errors: kDistributed when the server cannot be reached, does not answer by the deadline, or
+  /// was started anew; those of the server, which a note names.
+  Status call(Call& call);
+  /// Several calls side by side. \returns the error of the first that failed
+  Status call_all(llvm::MutableArrayRef<Call> calls);
+
+  /// How a server works: 0 sync, 1 async, 3 geo. Errors: as call().
+  StatusOr<int> mode_of(const std::string& endpoint);
+  /// Servers that were spoken to, in order of their names.
+  [[nodiscard]] std::vector<std::string> endpoints() const;
+  /// Tells all servers that the trainer is done.
+  /// \param stay  wait until all trainers are, and be able to read from then on; a later call
+  ///              without it ends that
+  Status complete(bool stay);
+
+ private:
+  struct Server {
+    std::shared_ptr<Channel> channel;
+    std::mutex hello;  ///< held while saying hello
+    bool greeted = false;
+    uint64_t epoch = 0;
+    int mode = 0;
+    std::atomic<uint64_t> sequence{0};
+  };
+  StatusOr<Server*> server(const std::string& endpoint);
+  Status greet(Server& server, Deadline deadline);
+  Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
+  void beat();
+
+  std::shared_ptr<Transport> transport_;
+  ClientOptions options_;
+  std::atomic<int64_t> step_{-1};
+  mutable std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Server>> servers_;
+  Crew crew_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  std::thread heart_;
+};
+
+}  // namespace millrace::ps

@@ -1,0 +1,118 @@
+#include "ps/client/gather.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "ps/wire_names.h"
+
+namespace millrace::ps {
+namespace {
+
+using transpiler::DistributedVar;
+using transpiler::OriginSlices;
+using transpiler::SlicesFile;
+
+// The values of one var from some servers, in their order.
+StatusOr<std::vector<Value>> fetch(Client& client,
+                                   llvm::ArrayRef<std::pair<std::string, std::string>> places) {
+  std::vector<Client::Call> calls;
+  for (const auto& [endpoint, name] : places) {
+    Client::Call& call = calls.emplace_back();
+    call.endpoint = endpoint;
+    call.method = Method::kGetNoBarrier;
+    call.items.push_back({name + kWithoutBarrier, nullptr, nullptr});
+  }
+  MILLRACE_RETURN_IF_ERROR(client.call_all(calls));
+  std::vector<Value> values;
+  for (Client::Call& call : calls) {
+    if (call.reply.values.size() != 1)
+      return InvalidData("the server at {} answers {} vars, expected 1", call.endpoint,
+                         call.reply.values.size());
+    values.push_back(std::move(call.reply.values.front()));
+  }
+  return values;
+}
+
+int64_t elements_of(const std::vector<int64_t>& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+StatusOr<Value> join(const OriginSlices& origin, std::vector<Value> pieces) {
+  const auto* const first = pieces.front().get_if<Tensor>();
+  const int64_t elements = elements_of(origin.origin.shape);
+  if (first == nullptr || first->numel() == elements) return std::move(pieces.front());
+  Value joined;
+  auto& whole = joined.as<Tensor>();
+  const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
+  MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
+  int64_t end = 0;  // of what is not cut by the overview, but by its parameter
+  int64_t filled = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto* const piece = pieces[i].get_if<Tensor>();
+    const int64_t begin = origin.slices[i]->is_slice ? origin.slices[i]->offset : end;
+    if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
+        begin + piece->numel() > elements) {
+      return InvalidData("piece {} of '{}' is {}, which does not fit into {}", i,
+                         origin.origin.name, describe(pieces[i]), describe(whole));
+    }
+    std::memcpy(whole.raw() + begin * dtype_size(first->dtype()), piece->raw(),
+                static_cast<size_t>(piece->bytes()));
+    end = begin + piece->numel();
+    filled += piece->numel();
+  }
+  if (filled != elements)
+    return InvalidData("the pieces of '{}' have {} elements, expected {}", origin.origin.name,
+                       filled, elements);
+  return joined;
+}
+
+StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const std::string& endpoint : slices.properties.endpoints)
+    places.emplace_back(endpoint, slices.properties.distributed_lookup_table);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> parts, fetch(client, places));
+  Value joined;
+  auto& whole = joined.as<Tensor>();
+  for (const Value& part : parts) {
+    const auto* const rows = part.get_if<SelectedRows>();
+    if (rows == nullptr) return InvalidData("a server's part of the table is {}", describe(part));
+    if (!whole.initialized()) {
+      Dims dims(rows->value.dims().begin(), rows->value.dims().end());
+      dims[0] = rows->height;
+      MILLRACE_RETURN_IF_ERROR(whole.resize(rows->value.dtype(), dims));
+      std::memset(whole.raw(), 0, static_cast<size_t>(whole.bytes()));
+    }
+    const int64_t bytes = whole.dim(0) == 0 ? 0 : whole.bytes() / whole.dim(0);
+    for (size_t i = 0; i < rows->rows.size(); ++i) {
+      if (rows->rows[i] < 0 || rows->rows[i] >= whole.dim(0)) continue;
+      std::memcpy(whole.raw() + rows->rows[i] * bytes,
+                  rows->value.raw() + static_cast<int64_t>(i) * bytes, static_cast<size_t>(bytes));
+    }
+  }
+  return joined;
+}
+
+}  // namespace
+
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices) {
+  std::map<std::string, Value> vars;
+  const std::string& table = slices.properties.distributed_lookup_table;
+  for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview)) {
+    if (origin.origin.name == table) continue;
+    std::vector<std::pair<std::string, std::string>> places;
+    for (const DistributedVar* const slice : origin.slices)
+      places.emplace_back(slice->endpoint, slice->slice.name);
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> pieces, fetch(client, places));
+    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origin, std::move(pieces)));
+  }
+  if (!table.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(vars[table], gather_table(client, slices));
+  }
+  return vars;
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "framework/base/status.h"
+#include "ps/client/client.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::ps {
+
+/// Parameters and optimizer state from the servers, joined, by original name. What several servers
+/// hold alike is taken from the first. Asks in any phase: call it when all trainers are done.
+///
+/// Errors: those of the calls; kInvalidData where what the servers hold does not make up a variable
+/// of the overview.
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
+                                                   const transpiler::SlicesFile& slices);
+
+}  // namespace millrace::ps

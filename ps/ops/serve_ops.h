@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "executor/control.h"
+#include "ps/server/service.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::ps {
+
+/// What listen_and_serv needs besides its op, and the handle to end it from outside.
+class ServerRole {
+ public:
+  /// \param endpoint  where to listen instead of at the place that the program names; may be empty
+  ServerRole(std::shared_ptr<Transport> transport, ServerOptions options, std::string endpoint)
+      : transport_(std::move(transport)),
+        options_(std::move(options)),
+        endpoint_(std::move(endpoint)) {}
+  ServerRole(const ServerRole&) = delete;
+  ServerRole& operator=(const ServerRole&) = delete;
+
+  /// Is told where the server listens, as soon as it does.
+  void on_ready(std::function<void(const std::string& endpoint)> told) { ready_ = std::move(told); }
+
+  /// Serves until all trainers have left or stop() is called.
+  Status serve(const executor::Runtime& runtime, const Op& op, Scope& scope);
+  /// Ends serve() after the running step. Thread-safety: any thread, at any time.
+  void stop();
+
+ private:
+  std::shared_ptr<Transport> transport_;
+  ServerOptions options_;
+  std::string endpoint_;
+  std::function<void(const std::string&)> ready_;
+  std::mutex mutex_;
+  Service* running_ = nullptr;
+  bool stopped_ = false;
+};
+
+/// Adds listen_and_serv, fl_listen_and_serv and heter_listen_and_serv.
+void add_server_controls(executor::ControlRegistry& registry,
+                         const std::shared_ptr<ServerRole>& role);
+
+}  // namespace millrace::ps

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "executor/control.h"
+#include "ps/client/trainer_link.h"
+
+namespace millrace::ps {
+
+/// Adds the ops by which trainer programs talk to servers: send, recv, their barriers, look-ups of
+/// remote tables, and requests to save.
+///
+/// \param link        shared by all of them; one program runs at a time
+/// \param files_root  folder for files that recv_save writes; empty: refused
+void add_trainer_controls(executor::ControlRegistry& registry,
+                          const std::shared_ptr<TrainerLink>& link, const std::string& files_root);
+
+// A function a file of ps/ops.
+void add_transfer_controls(executor::ControlRegistry& registry,
+                           const std::shared_ptr<TrainerLink>& link);
+void add_lookup_controls(executor::ControlRegistry& registry,
+                         const std::shared_ptr<TrainerLink>& link);
+void add_saving_controls(executor::ControlRegistry& registry,
+                         const std::shared_ptr<TrainerLink>& link, const std::string& files_root);
+
+}  // namespace millrace::ps

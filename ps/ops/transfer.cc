@@ -1,0 +1,254 @@
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "executor/block_runner.h"
+#include "framework/names.h"
+#include "ps/ops/row_sections.h"
+#include "ps/ops/trainer_ops.h"
+
+// send, recv, send_barrier, fetch_barrier and send_and_recv. Source: spec/ps_runtime.md section 6,
+// spec/transpiler.md sections 4 and 14.
+namespace millrace::ps {
+namespace {
+
+using executor::BlockRunner;
+using executor::Control;
+using executor::ControlContext;
+using executor::ControlRegistry;
+using kernels::ArgIndex;
+using kernels::KernelSetup;
+using Strings = std::vector<std::string>;
+using Link = std::shared_ptr<TrainerLink>;
+
+std::vector<std::string> names_of(llvm::ArrayRef<llvm::StringRef> refs) {
+  std::vector<std::string> names;
+  for (const llvm::StringRef ref : refs) names.push_back(ref.str());
+  return names;
+}
+
+// The barrier behind an op that may take along what the op does; null if there is none, or if
+// something between needs it at once.
+const Op* barrier_behind(const Op& op, llvm::StringRef type) {
+  const auto outputs = op.output_names();
+  for (const Op* next = op.block().next(op); next != nullptr; next = op.block().next(*next)) {
+    if (next->type() == type) return next;
+    for (const llvm::StringRef name : outputs) {
+      if (type == "fetch_barrier" && next->reads(name)) return nullptr;
+    }
+  }
+  return nullptr;
+}
+
+bool waits_for_send_barrier(const Op& op, const KernelSetup& /*setup*/) {
+  const Op* const barrier = barrier_behind(op, "send_barrier");
+  if (barrier == nullptr) return false;
+  const AttrValue* const half = barrier->find_attr("half_async");
+  return half == nullptr || half->kind() != AttrKind::kBool || !half->boolean();
+}
+
+struct Send {
+  std::vector<std::string> vars;  // X
+  std::vector<ArgIndex> args;
+  Strings endpoints;
+  Strings remote_names;
+  std::vector<int64_t> sections;  // rows of each piece of the one var; empty: not cut
+  std::vector<Value> pieces;
+  bool counts = false;  // the var is a number of steps
+  bool deferred = false;
+};
+
+Status no_value(const std::string& var) {
+  Location place;
+  place.var = var;
+  return Status(StatusCode::kExecution, "the var to send holds no value").at(std::move(place));
+}
+
+Status send_count(TrainerLink& link, const Send& send, const Value& value) {
+  const auto* const number = value.get_if<Tensor>();
+  if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
+    return {StatusCode::kExecution,
+            fmt::format("a number of steps must be one i64, found {}", describe(value))};
+  }
+  std::vector<Client::Call> calls;
+  for (const std::string& endpoint : send.endpoints) {
+    Client::Call& call = calls.emplace_back();
+    call.endpoint = endpoint;
+    call.method = Method::kCount;
+    call.number = *number->data<int64_t>();
+    call.items.push_back({send.remote_names.front(), nullptr, nullptr});
+  }
+  return link.client().call_all(calls);
+}
+
+Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
+  std::vector<TrainerLink::Parcel> parcels;
+  for (size_t i = 0; i < send.args.size(); ++i) {
+    const Value& value = ctx.args.in_value(send.args[i]);
+    if (!value.initialized()) return no_value(send.vars[i]);
+    if (send.counts) return send_count(link, send, value);
+    if (send.sections.empty() && send.args.size() > 1) {
+      parcels.push_back({send.endpoints[i], send.remote_names[i], &value});
+      continue;
+    }
+    // one var: cut, or whole to one or more servers
+    if (send.sections.size() > 1)
+      MILLRACE_RETURN_IF_ERROR(cut_rows(value, send.sections, send.pieces));
+    for (size_t k = 0; k < send.endpoints.size(); ++k) {
+      parcels.push_back({send.endpoints[k],
+                         send.remote_names[send.remote_names.size() == 1 ? 0 : k],
+                         send.sections.size() > 1 ? &send.pieces[k] : &value});
+    }
+  }
+  if (!send.deferred) return link.send(parcels);
+  link.keep(parcels);
+  return Ok();
+}
+
+Status check_counts(const KernelSetup& setup, const Send& send) {
+  const size_t vars = send.vars.size();
+  const size_t pieces = send.sections.size() > 1 ? send.sections.size() : vars;
+  const bool to_many = vars == 1 && send.sections.size() <= 1;
+  if ((send.endpoints.size() == pieces || to_many) &&
+      (send.remote_names.size() == pieces || (to_many && send.remote_names.size() == 1)))
+    return Ok();
+  return setup.error(
+      "attributes 'epmap' and 'send_varnames' have {} and {} entries for {} vars in {} pieces",
+      send.endpoints.size(), send.remote_names.size(), vars, pieces);
+}
+
+StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
+  auto send = std::make_shared<Send>();
+  send->vars = names_of(setup.op().input("X"));
+  send->endpoints = setup.attr<Strings>("epmap");
+  // geo: what is sent, and where, is the communicator's business
+  if (send->endpoints.empty()) return Control([](ControlContext& /*ctx*/) { return Ok(); });
+  for (size_t i = 0; i < send->vars.size(); ++i) send->args.push_back(setup.input("X", i));
+  send->remote_names = setup.attr<Strings>("send_varnames");
+  if (send->remote_names.empty()) send->remote_names = send->vars;
+  send->sections = setup.attr<std::vector<int64_t>>("sections");
+  send->counts = !setup.attr<bool>("use_send_handler");
+  send->deferred = !send->counts && waits_for_send_barrier(setup.op(), setup);
+  MILLRACE_RETURN_IF_ERROR(check_counts(setup, *send));
+  return Control([link, send](ControlContext& ctx) { return run_send(*link, *send, ctx); });
+}
+
+struct Recv {
+  std::vector<ArgIndex> args;
+  Strings endpoints;
+  Strings remote_names;
+  std::vector<Value> pieces;  // of the one var, where it is cut
+  bool deferred = false;
+  bool any_phase = false;
+};
+
+Status run_recv(TrainerLink& link, Recv& recv, ControlContext& ctx) {
+  std::vector<TrainerLink::Want> wants;
+  const bool is_cut = recv.args.size() == 1 && recv.endpoints.size() > 1;
+  if (is_cut) {
+    recv.pieces.resize(recv.endpoints.size());
+    for (size_t k = 0; k < recv.endpoints.size(); ++k)
+      wants.push_back({recv.endpoints[k], recv.remote_names[k], &recv.pieces[k]});
+    MILLRACE_RETURN_IF_ERROR(link.fetch(wants, recv.any_phase));
+    return join_rows(recv.pieces, ctx.args.out_value(recv.args.front()));
+  }
+  for (size_t i = 0; i < recv.args.size(); ++i)
+    wants.push_back({recv.endpoints[i], recv.remote_names[i], &ctx.args.out_value(recv.args[i])});
+  if (!recv.deferred) return link.fetch(wants, recv.any_phase);
+  link.keep(wants);
+  return Ok();
+}
+
+StatusOr<Control> make_recv(const Link& link, const KernelSetup& setup) {
+  auto recv = std::make_shared<Recv>();
+  const std::vector<std::string> vars = names_of(setup.op().output("Out"));
+  recv->endpoints = setup.attr<Strings>("epmap");
+  if (setup.attr<int32_t>("do_not_run") != 0 || recv->endpoints.empty())
+    return Control([](ControlContext& /*ctx*/) { return Ok(); });
+  for (size_t i = 0; i < vars.size(); ++i) recv->args.push_back(setup.output("Out", i));
+  recv->remote_names = setup.attr<Strings>("recv_varnames");
+  if (recv->remote_names.empty()) recv->remote_names = setup.attr<Strings>("varnames");
+  if (recv->remote_names.empty()) recv->remote_names = vars;
+  const bool fits = recv->endpoints.size() == recv->remote_names.size() &&
+                    (vars.size() == 1 || vars.size() == recv->endpoints.size());
+  if (!fits) {
+    return setup.error("attributes 'epmap' and 'recv_varnames' have {} and {} entries for {} vars",
+                       recv->endpoints.size(), recv->remote_names.size(), vars.size());
+  }
+  recv->any_phase = !setup.attr<bool>("with_barrier");
+  const bool is_cut = vars.size() == 1 && recv->endpoints.size() > 1;
+  recv->deferred =
+      !recv->any_phase && !is_cut && barrier_behind(setup.op(), "fetch_barrier") != nullptr;
+  return Control([link, recv](ControlContext& ctx) { return run_recv(*link, *recv, ctx); });
+}
+
+StatusOr<Control> make_send_barrier(const Link& link, const KernelSetup& setup) {
+  const auto endpoints = setup.attr<Strings>("endpoints");
+  // the threads of one trainer; a trainer of one thread has nobody to wait for
+  if (setup.attr<bool>("half_async")) return Control([](ControlContext& /*ctx*/) { return Ok(); });
+  return Control(
+      [link, endpoints](ControlContext& /*ctx*/) { return link->send_barrier(endpoints); });
+}
+
+StatusOr<Control> make_fetch_barrier(const Link& link, const KernelSetup& setup) {
+  const auto endpoints = setup.attr<Strings>("endpoints");
+  return Control(
+      [link, endpoints](ControlContext& /*ctx*/) { return link->fetch_barrier(endpoints); });
+}
+
+// Runs a block on a worker of another kind.
+StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup) {
+  const auto sent = names_of(setup.op().input("X"));
+  const auto wanted = names_of(setup.op().output("Out"));
+  Strings send_names = setup.attr<Strings>("send_var_name");
+  Strings recv_names = setup.attr<Strings>("recv_var_name");
+  if (send_names.empty()) send_names = sent;
+  if (recv_names.empty()) recv_names = wanted;
+  Strings endpoints = setup.attr<Strings>("next_endpoints");
+  if (endpoints.empty()) endpoints = setup.attr<Strings>("endpoints");
+  if (endpoints.empty()) endpoints = {setup.attr<std::string>("endpoint")};
+  if (send_names.size() != sent.size() || recv_names.size() != wanted.size())
+    return setup.error("'send_var_name' and 'recv_var_name' must have a name for each var");
+  const auto message = setup.attr<std::string>("message_name");
+  const kernels::ArgRange in = setup.inputs("X");
+  const kernels::ArgRange out = setup.outputs("Out");
+  const auto trainer = static_cast<size_t>(setup.attr<int32_t>("trainer_id"));
+  return Control([=](ControlContext& ctx) -> Status {
+    Client::Call call;
+    call.endpoint = endpoints[trainer % endpoints.size()];
+    call.method = Method::kRun;
+    call.text = message;
+    for (int32_t i = 0; i < in.count; ++i)
+      call.items.push_back(
+          {send_names[static_cast<size_t>(i)], &ctx.args.in_value(in, i), nullptr});
+    for (const std::string& name : recv_names) call.items.push_back({name, nullptr, nullptr});
+    MILLRACE_RETURN_IF_ERROR(link->client().call(call));
+    if (call.reply.values.size() != static_cast<size_t>(out.count)) {
+      return {StatusCode::kDistributed, fmt::format("the worker answers {} vars, expected {}",
+                                                    call.reply.values.size(), out.count)};
+    }
+    for (int32_t i = 0; i < out.count; ++i)
+      ctx.args.out_value(out, i) = std::move(call.reply.values[static_cast<size_t>(i)]);
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_transfer_controls(ControlRegistry& registry, const Link& link) {
+  const auto add = [&](llvm::StringRef type, auto make) {
+    registry.add(type, [link, make](const KernelSetup& setup, BlockRunner& /*runner*/) {
+      return make(link, setup);
+    });
+  };
+  add("send", make_send);
+  add("recv", make_recv);
+  add("send_barrier", make_send_barrier);
+  add("fetch_barrier", make_fetch_barrier);
+  add("send_and_recv", make_send_and_recv);
+}
+
+}  // namespace millrace::ps

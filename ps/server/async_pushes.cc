@@ -1,0 +1,188 @@
+#include "ps/server/async_pushes.h"
+
+#include <cstring>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "ps/values.h"
+
+namespace millrace::ps {
+namespace {
+
+// Number of the trainer whose gradient a block compensates.
+constexpr const char* kTrainerId = "@TRAINER_ID@";
+
+// A gradient that travels in several pieces at once: grad@k@PIECE.
+llvm::StringRef without_piece(llvm::StringRef name) {
+  if (!name.consume_back("@PIECE")) return name;
+  return name.rsplit('@').first;
+}
+
+// local = param - lambda * (param - copy), so that the block finds lambda times the difference.
+Status blend(const Tensor& param, const Tensor& copy, double lambda, Tensor& local) {
+  if (param.dtype() != DType::kFloat32 || copy.numel() != param.numel())
+    return Unimplemented("delay compensation of {} with a factor other than 1", describe(param));
+  MILLRACE_RETURN_IF_ERROR(local.resize(param.dtype(), param.dims()));
+  const auto factor = static_cast<float>(lambda);
+  for (int64_t i = 0; i < param.numel(); ++i) {
+    const float p = param.data<float>()[i];
+    local.data<float>()[i] = p - factor * (p - copy.data<float>()[i]);
+  }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<AsyncPushes>> AsyncPushes::create(ServerCore& core) {
+  std::unique_ptr<AsyncPushes> pushes(new AsyncPushes(core));
+  if (core.plan.mode == ServePlan::Mode::kGeo) MILLRACE_RETURN_IF_ERROR(pushes->add_tables());
+  if (core.plan.lr_block >= 0) {
+    ServerBlock& block = *core.block(core.plan.lr_block);
+    const BlockLock lock = block.lock();
+    MILLRACE_RETURN_IF_ERROR(pushes->reset_counters(block));
+    MILLRACE_RETURN_IF_ERROR(block.run().with_note("for the learning rate at the start"));
+  }
+  return pushes;
+}
+
+Status AsyncPushes::add_tables() {
+  for (const auto& [grad, param] : core_.plan.sparse_params) {
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(param));
+    const llvm::ArrayRef<int64_t> dims = var->var->dims();
+    if (dims.empty() || dims[0] < 0)
+      return InvalidProgram("the table '{}' is declared without its number of rows", param);
+    auto& table = tables_[param];
+    if (table == nullptr) table = std::make_unique<ChangedRows>(core_.plan.trainers, dims[0]);
+    tables_of_[grad] = table.get();
+  }
+  return Ok();
+}
+
+// Steps are counted from here on, whatever the startup program puts into the trainers' counters:
+// the first gradients get the rate of step 0.
+Status AsyncPushes::reset_counters(const ServerBlock& block) {
+  for (const Op& op : block.block().ops()) {
+    if (op.type() != "sum") continue;
+    const auto counters = op.input("X");
+    for (size_t t = 0; t < counters.size(); ++t) {
+      Value* const value = block.find(counters[t]);
+      if (counters[t] != names::trainer(op.first_output("Out"), static_cast<int64_t>(t)) ||
+          value == nullptr)
+        continue;
+      MILLRACE_RETURN_IF_ERROR(fill_zeros(value->as<Tensor>(), DType::kInt64, {1}));
+    }
+  }
+  return Ok();
+}
+
+Status AsyncPushes::push(int trainer, const RequestItem& item) {
+  const std::string name = without_piece(item.name).str();
+  const auto found = core_.plan.grad_blocks.find(name);
+  if (found == core_.plan.grad_blocks.end()) {
+    if (core_.plan.federated) return replace_param(trainer, item);
+    return NotFound("this server ({}) has no optimize block for '{}'", core_.plan.endpoint, name);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(name));
+  MILLRACE_RETURN_IF_ERROR(ServerCore::check(item, *var));
+  ServerBlock& block = *core_.block(found->second);
+  const BlockLock lock = block.lock();
+  if (ChangedRows* const table = tables_of_.lookup(name)) {
+    if (const auto* const rows = item.value->get_if<SelectedRows>()) {
+      table->add(rows->rows);
+    } else {
+      table->add_all();
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *var->value));
+  return core_.plan.dc_asgd ? run_compensated(block, trainer) : block.run();
+}
+
+Status AsyncPushes::run_compensated(ServerBlock& block, int trainer) {
+  Value* const id = block.find(kTrainerId);
+  if (id == nullptr) return block.run();
+  auto& number = id->as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(number.resize(DType::kInt64, {1}));
+  *number.data<int64_t>() = trainer;
+  const Op& choice = *block.block().ops().begin();
+  if (core_.options.dc_lambda == 1 || choice.type() != "ref_by_trainer_id") return block.run();
+  const Op* const difference = block.block().next(choice);
+  Value* const copy = block.find(choice.input("X")[static_cast<size_t>(trainer)]);
+  Value* const param = block.find(difference->first_input("X"));
+  Value* const local = block.find(choice.first_output("Out"));
+  MILLRACE_RETURN_IF_ERROR(blend(*param->get_if<Tensor>(), *copy->get_if<Tensor>(),
+                                 core_.options.dc_lambda, local->as<Tensor>()));
+  return block.run_behind(1);
+}
+
+// Federated and asynchronous: the trainer's copy becomes the parameter.
+Status AsyncPushes::replace_param(int trainer, const RequestItem& item) {
+  for (const std::string& param : core_.plan.inputs) {
+    if (names::federated(param, trainer) != item.name) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(param));
+    return ServerCore::store(item, *var);
+  }
+  return NotFound("this server ({}) takes no '{}' of trainer {}", core_.plan.endpoint, item.name,
+                  trainer);
+}
+
+Status AsyncPushes::set(const RequestItem& item) {
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(item.name));
+  return ServerCore::store(item, *var);
+}
+
+Status AsyncPushes::count(const std::string& counter, int64_t steps) {
+  if (core_.plan.lr_block < 0) {
+    return InvalidArgument("'{}' counts steps, but this server ({}) computes no learning rate",
+                           counter, core_.plan.endpoint);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(counter));
+  ServerBlock& block = *core_.block(core_.plan.lr_block);
+  const BlockLock lock = block.lock();
+  auto* const tensor = var->value->get_if<Tensor>();
+  if (tensor == nullptr || tensor->dtype() != DType::kInt64 || tensor->numel() != 1)
+    return InvalidArgument("the counter '{}' must be one i64, found {}", counter,
+                           describe(*var->value));
+  *tensor->data<int64_t>() += steps;
+  return block.run();
+}
+
+// What the trainer reads and what is noted of it belong together, so one lock covers both.
+Status AsyncPushes::get(int trainer, const std::string& name, ReplySink& reply) {
+  const auto table = tables_.find(name);
+  const auto backup =
+      core_.plan.dc_asgd ? core_.vars().find(names::dc_backup(name, trainer)) : core_.vars().end();
+  if (table == tables_.end() && backup == core_.vars().end()) return core_.put_var(name, reply);
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(name));
+  const std::unique_lock lock(*var->mutex);
+  MILLRACE_RETURN_IF_ERROR(ServerCore::put(name, *var, reply));
+  if (table != tables_.end()) table->second->forget(trainer);
+  if (backup == core_.vars().end()) return Ok();
+  return copy_value_into(*var->value, *backup->getValue().value);
+}
+
+Status AsyncPushes::get_changed(int trainer, const std::string& name, bool repeat,
+                                ReplySink& reply) {
+  const auto table = tables_.find(name);
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(name));
+  const std::shared_lock lock(*var->mutex);
+  const auto* const tensor = var->value->get_if<Tensor>();
+  if (table == tables_.end() || tensor == nullptr || !tensor->initialized())
+    return InvalidArgument("'{}' is no sparse table of this server ({})", name,
+                           core_.plan.endpoint);
+  Value changed;
+  auto& rows = changed.as<SelectedRows>();
+  rows.rows = table->second->take(trainer, repeat);
+  rows.height = tensor->dim(0);
+  Dims dims(tensor->dims().begin(), tensor->dims().end());
+  const int64_t bytes = dims[0] == 0 ? 0 : tensor->bytes() / dims[0];
+  dims[0] = static_cast<int64_t>(rows.rows.size());
+  MILLRACE_RETURN_IF_ERROR(rows.value.resize(tensor->dtype(), dims));
+  for (size_t i = 0; i < rows.rows.size(); ++i) {
+    std::memcpy(rows.value.raw() + static_cast<int64_t>(i) * bytes,
+                tensor->raw() + rows.rows[i] * bytes, static_cast<size_t>(bytes));
+  }
+  return reply.put(name, changed);
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,141 @@
+#include "ps/server/load_slices.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "ps/server/table_rows.h"
+#include "ps/values.h"
+
+namespace millrace::ps {
+namespace {
+
+using transpiler::DistributedVar;
+using transpiler::SlicesFile;
+
+int64_t elements_of(llvm::ArrayRef<int64_t> dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
+Status misfit(const std::string& name, const Value& value, const std::string& expected) {
+  Location place;
+  place.var = name;
+  return InvalidData("expected {}, found {}", expected, describe(value)).at(std::move(place));
+}
+
+// Where a piece of a variable begins. Some accumulators of cut parameters are listed as if they
+// were whole, but are as large as the piece of their parameter.
+int64_t offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t elements,
+                  int64_t whole) {
+  if (entry.is_slice || elements == whole) return entry.offset;
+  for (const DistributedVar& other : slices.overview.vars()) {
+    if (other.endpoint == entry.endpoint && other.is_slice &&
+        elements_of(other.origin.shape) == whole && elements_of(other.slice.shape) == elements)
+      return other.offset;
+  }
+  return entry.offset;
+}
+
+Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const Program& program,
+                  const Value& whole, Scope& scope) {
+  const Var* const var = program.root().find_var(entry.slice.name);
+  if (var == nullptr) return Ok();
+  const auto* const tensor = whole.get_if<Tensor>();
+  if (tensor == nullptr) return misfit(entry.origin.name, whole, "a dense tensor");
+  const Dims dims(var->dims().begin(), var->dims().end());
+  const int64_t elements = elements_of(dims);
+  const int64_t offset = offset_of(slices, entry, elements, tensor->numel());
+  if (tensor->dtype() != var->dtype() || offset < 0 || offset + elements > tensor->numel()) {
+    return misfit(entry.origin.name, whole,
+                  fmt::format("{} with elements {} to {}", dtype_name(var->dtype()), offset,
+                              offset + elements));
+  }
+  auto& to = scope.root().local(entry.slice.name).as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(to.resize(tensor->dtype(), dims));
+  std::memcpy(to.raw(), tensor->raw() + offset * dtype_size(tensor->dtype()),
+              static_cast<size_t>(to.bytes()));
+  return Ok();
+}
+
+// Row id of the distributed table lives on server id mod servers.
+Status load_table(const SlicesFile& slices, const Op& serve, const Value& whole, Scope& scope) {
+  const std::string& name = slices.properties.distributed_lookup_table;
+  const auto* const table = whole.get_if<Tensor>();
+  if (table == nullptr || table->rank() == 0) return misfit(name, whole, "a table of rows");
+  const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
+  const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
+  auto& to = scope.root().local(name).as<SelectedRows>();
+  to.height = table->dim(0);
+  to.rows.clear();
+  for (int64_t row = server; row < to.height; row += servers) to.rows.push_back(row);
+  Dims dims(table->dims().begin(), table->dims().end());
+  dims[0] = static_cast<int64_t>(to.rows.size());
+  MILLRACE_RETURN_IF_ERROR(to.value.resize(table->dtype(), dims));
+  const int64_t bytes = to.height == 0 ? 0 : table->bytes() / to.height;
+  for (size_t i = 0; i < to.rows.size(); ++i) {
+    std::memcpy(to.value.raw() + static_cast<int64_t>(i) * bytes, table->raw() + to.rows[i] * bytes,
+                static_cast<size_t>(bytes));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+StatusOr<const Op*> find_serve_op(const Program& program) {
+  for (const Op& op : program.root().ops()) {
+    if (op.type() == "listen_and_serv" || op.type() == "fl_listen_and_serv" ||
+        op.type() == "heter_listen_and_serv")
+      return &op;
+  }
+  return InvalidProgram("the program has no listen_and_serv: it is no program of a server");
+}
+
+Status load_slices(const SlicesFile& slices, const Program& program,
+                   const std::map<std::string, Value>& whole, Scope& scope) {
+  MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
+  const std::string endpoint = get_attr_or(*serve, "endpoint", std::string());
+  std::set<std::string> done;
+  const std::string& table = slices.properties.distributed_lookup_table;
+  for (const DistributedVar* const entry : slices.overview.get_distributed_vars_by_ep(endpoint)) {
+    const auto found = whole.find(entry->origin.name);
+    if (found == whole.end() || entry->origin.name == table) continue;
+    MILLRACE_RETURN_IF_ERROR(load_slice(slices, *entry, program, found->second, scope));
+    done.insert(entry->slice.name);
+  }
+  for (const auto& [name, value] : whole) {
+    const Var* const var = program.root().find_var(name);
+    if (var == nullptr || !var->persistable() || done.contains(name)) continue;
+    if (name == table) {
+      MILLRACE_RETURN_IF_ERROR(load_table(slices, *serve, value, scope));
+      continue;
+    }
+    const auto* const tensor = value.get_if<Tensor>();
+    if (var->spec().has_tensor() && tensor != nullptr &&
+        (tensor->dtype() != var->dtype() || tensor->numel() != elements_of(var->dims()))) {
+      return misfit(name, value,
+                    fmt::format("{} [{}]", dtype_name(var->dtype()), fmt::join(var->dims(), ", ")));
+    }
+    MILLRACE_RETURN_IF_ERROR(copy_value_into(value, scope.root().local(name)));
+  }
+  return Ok();
+}
+
+Status number_table_rows(const SlicesFile& slices, const Program& program, Scope& scope) {
+  const std::string& name = slices.properties.distributed_lookup_table;
+  Value* const table = name.empty() ? nullptr : scope.find(name);
+  if (table == nullptr) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
+  const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
+  const auto* const dense = table->get_if<Tensor>();
+  const int64_t rows = dense == nullptr || dense->rank() == 0 ? 0 : dense->dim(0);
+  number_rows(*table, std::max(get_attr_or(*serve, "pserver_id", 0), 0), servers, rows * servers);
+  return Ok();
+}
+
+}  // namespace millrace::ps

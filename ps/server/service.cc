@@ -1,0 +1,184 @@
+#include "ps/server/service.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+
+// Who calls, whether it was carried out before, and the loop that applies steps. What the methods
+// do stands in service_methods.cc.
+namespace millrace::ps {
+
+StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runtime, const Op& op,
+                                                   Scope& scope, ServerOptions options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ServerCore> core,
+                            ServerCore::create(runtime, op, scope, std::move(options)));
+  std::unique_ptr<Service> service(new Service(std::move(core)));
+  ServerCore& shared = *service->core_;
+  if (shared.plan.mode == ServePlan::Mode::kSync) {
+    MILLRACE_ASSIGN_OR_RETURN(service->steps_, SyncSteps::create(shared));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(service->pushes_, AsyncPushes::create(shared));
+  }
+  service->started_ = service->reported_ = Clock::now();
+  return service;
+}
+
+Status Service::check_epoch(const Request& request) const {
+  if (request.epoch == 0 || request.epoch == core_->options.epoch) return Ok();
+  return Status(StatusCode::kDistributed,
+                fmt::format("'{}' is meant for epoch {} of this server, which is in epoch {}",
+                            method_name(request.method), request.epoch, core_->options.epoch))
+      .with_hint("the server was started anew since the trainer said hello");
+}
+
+Status Service::handle(const Request& request, Deadline deadline, ReplySink& reply) {
+  reply.set_epoch(core_->options.epoch);
+  if (request.method == Method::kWatch) return watch(reply);
+  if (request.method == Method::kStop) {
+    stop();
+    return Ok();
+  }
+  MILLRACE_RETURN_IF_ERROR(check_epoch(request));
+  if (request.method == Method::kHello) return hello(request, reply);
+  {
+    const std::lock_guard lock(core_->mutex);
+    MILLRACE_RETURN_IF_ERROR(core_->trainers.find(request.caller, request, Clock::now()).status());
+    MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
+  }
+  return request.sequence == 0 ? dispatch(request, deadline, reply, false)
+                               : once(request, deadline, reply);
+}
+
+Status Service::hello(const Request& request, ReplySink& reply) {
+  reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
+  const std::lock_guard lock(core_->mutex);
+  MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(request.caller, Clock::now()));
+  core_->changed.notify_all();
+  return Ok();
+}
+
+// A call with a sequence number: a repeat waits for the first one and is then answered like it.
+Status Service::once(const Request& request, Deadline deadline, ReplySink& reply) {
+  SequenceWindow::Seen seen = SequenceWindow::Seen::kRunning;
+  {
+    std::unique_lock lock(core_->mutex);
+    SequenceWindow& window = core_->trainers.at(request.caller.trainer).window;
+    MILLRACE_RETURN_IF_ERROR(core_->wait(
+        lock, deadline,
+        [&] {
+          seen = window.begin(request.sequence);
+          return seen != SequenceWindow::Seen::kRunning;
+        },
+        [&] { return fmt::format("call {}, which is under way", request.sequence); }));
+  }
+  const bool repeat = seen == SequenceWindow::Seen::kDone;
+  Status status = dispatch(request, deadline, reply, repeat);
+  if (repeat) return status;
+  const std::lock_guard lock(core_->mutex);
+  core_->trainers.at(request.caller.trainer).window.finish(request.sequence, status.ok());
+  core_->changed.notify_all();
+  return status;
+}
+
+Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
+  switch (request.method) {
+    case Method::kSend:
+      return send(request, repeat);
+    case Method::kGet:
+      return get(request, deadline, reply, repeat);
+    case Method::kGetNoBarrier:
+      return get_without_barrier(request, reply);
+    case Method::kPrefetch:
+      return prefetch(request, reply);
+    case Method::kSendBarrier:
+      return send_barrier(request, repeat);
+    case Method::kFetchBarrier:
+      return fetch_barrier(request, deadline, reply, repeat);
+    case Method::kComplete:
+      return complete(request, deadline);
+    case Method::kCheckpoint:
+      return checkpoint(request);
+    case Method::kCount:
+      return count(request, repeat);
+    case Method::kRun:
+      return run(request, reply);
+    case Method::kTableBarrier:
+      return table_barrier(request, deadline);
+    case Method::kPull:
+    case Method::kPush:
+      return Unimplemented("this server ({}) has no typed tables: table {} is unknown",
+                           core_->plan.endpoint, request.number);
+    default:
+      return Unimplemented("method '{}'", method_name(request.method));
+  }
+}
+
+Status Service::serve() {
+  std::unique_lock lock(core_->mutex);
+  while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
+    if (steps_ != nullptr && steps_->is_ready()) {
+      if (Status status = steps_->apply(lock); !status.ok()) core_->failure = std::move(status);
+      continue;
+    }
+    core_->changed.wait_for(lock, std::chrono::milliseconds(500));
+    if (Status status = look_around(); !status.ok() && core_->failure.ok())
+      core_->failure = std::move(status);
+  }
+  Status result = core_->failure;
+  if (core_->failure.ok()) {
+    core_->failure = Status(StatusCode::kDistributed,
+                            stopping_ ? "the server stops" : "all trainers have left the server");
+  }
+  core_->changed.notify_all();
+  return result;
+}
+
+void Service::stop() {
+  const std::lock_guard lock(core_->mutex);
+  stopping_ = true;
+  core_->changed.notify_all();
+}
+
+Status Service::look_around() {
+  const Clock::time_point now = Clock::now();
+  const ServerOptions& options = core_->options;
+  Trainers& trainers = core_->trainers;
+  const bool starts = options.start_timeout.count() > 0 && now - started_ > options.start_timeout;
+  for (int id = 0; id < trainers.count(); ++id) {
+    Trainer& trainer = trainers.at(id);
+    const bool absent = trainer.life == Trainer::Life::kAbsent;
+    const bool silent =
+        (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering) &&
+        options.silence_timeout.count() > 0 && now - trainer.seen > options.silence_timeout;
+    if (!(absent && starts) && !silent) continue;
+    const std::string who = trainers.describe(id, now);
+    if (!options.elastic) {
+      return {
+          StatusCode::kDistributed,
+          fmt::format("{} is lost: no word for {} s", who,
+                      (absent ? options.start_timeout : options.silence_timeout).count() / 1000)};
+    }
+    core_->log(fmt::format("{} is lost; the job goes on without it", who));
+    trainer.life = Trainer::Life::kLost;
+    if (steps_ != nullptr) steps_->drop_partial(id);
+    core_->changed.notify_all();
+  }
+  if (steps_ == nullptr || options.report_interval.count() == 0 ||
+      now - reported_ < options.report_interval)
+    return Ok();
+  reported_ = now;
+  const int64_t applied = steps_->applied();
+  const auto is_late = [&](const Trainer& trainer) {
+    return trainer.is_expected() && trainer.sent <= applied;
+  };
+  const auto waits = [&](const Trainer& trainer) { return trainer.sent > applied; };
+  const std::string waiting = trainers.list(now, waits);
+  if (!waiting.empty()) {
+    core_->log(
+        fmt::format("step {}: {} wait for {}", applied, waiting, trainers.list(now, is_late)));
+  }
+  return Ok();
+}
+
+}  // namespace millrace::ps

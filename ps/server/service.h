@@ -1,0 +1,75 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "ps/server/async_pushes.h"
+#include "ps/server/server_core.h"
+#include "ps/server/sync_steps.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::ps {
+
+/// A parameter server: answers the calls of its trainers until all have left.
+///
+/// Every call is checked first: job, epoch, trainer; a call with a sequence number that was carried
+/// out before is answered again, not carried out again. Source: spec/ps_runtime.md section 1.
+class Service final : public Handler {
+ public:
+  /// \param op  listen_and_serv or fl_listen_and_serv; its program, scope and runtime must outlive
+  ///     the service
+  /// Errors: those of ServerCore::create().
+  static StatusOr<std::unique_ptr<Service>> create(const executor::Runtime& runtime, const Op& op,
+                                                   Scope& scope, ServerOptions options);
+
+  Status handle(const Request& request, Deadline deadline, ReplySink& reply) override;
+
+  /// Applies steps until all trainers have left or stop() was called. Then, or after an error,
+  /// every call ends with an error.
+  /// Errors: those of the optimize blocks; kDistributed for a trainer that is lost or never came.
+  Status serve();
+  /// Lets serve() return after the running step. Thread-safety: any thread.
+  void stop();
+
+  [[nodiscard]] uint64_t epoch() const { return core_->options.epoch; }
+
+ private:
+  explicit Service(std::unique_ptr<ServerCore> core) : core_(std::move(core)) {}
+  Status check_epoch(const Request& request) const;
+  Status hello(const Request& request, ReplySink& reply);
+  Status once(const Request& request, Deadline deadline, ReplySink& reply);
+  Status dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
+  Status send(const Request& request, bool repeat);
+  Status get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
+  Status get_without_barrier(const Request& request, ReplySink& reply);
+  Status send_barrier(const Request& request, bool repeat);
+  Status fetch_barrier(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
+  Status put_vars(const Request& request, ReplySink& reply);
+  Status prefetch(const Request& request, ReplySink& reply);
+  Status complete(const Request& request, Deadline deadline);
+  Status checkpoint(const Request& request);
+  Status count(const Request& request, bool repeat);
+  Status run(const Request& request, ReplySink& reply);
+  Status table_barrier(const Request& request, Deadline deadline);
+  Status watch(ReplySink& reply);
+  /// Looks for trainers that are lost, and reports. The caller holds the mutex.
+  Status look_around();
+
+  /// Arrivals at a barrier of its own name.
+  struct NamedBarrier {
+    int64_t round = 0;
+    std::set<int> arrived;
+  };
+
+  std::unique_ptr<ServerCore> core_;
+  std::unique_ptr<SyncSteps> steps_;     ///< synchronous servers
+  std::unique_ptr<AsyncPushes> pushes_;  ///< the others
+  std::map<std::string, NamedBarrier> barriers_;
+  bool stopping_ = false;
+  Clock::time_point started_;
+  Clock::time_point reported_;
+};
+
+}  // namespace millrace::ps

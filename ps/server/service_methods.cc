@@ -1,0 +1,255 @@
+#include <filesystem>
+#include <utility>
+
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "io/params.h"
+#include "io/paths.h"
+#include "ps/server/service.h"
+#include "ps/server/table_rows.h"
+#include "ps/values.h"
+#include "ps/wire_names.h"
+
+namespace millrace::ps {
+
+Status Service::send(const Request& request, bool repeat) {
+  if (repeat) return Ok();
+  if (request.text == kSetValues) {
+    for (const RequestItem& item : request.items) {
+      MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
+      MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *var));
+    }
+    return Ok();
+  }
+  if (steps_ != nullptr) return steps_->send(request.caller.trainer, request.items);
+  for (const RequestItem& item : request.items) {
+    Status status = pushes_->push(request.caller.trainer, item);
+    if (status.ok()) continue;
+    // what came before it in the message has been applied, so the call cannot be taken back
+    if (&item != request.items.data()) core_->fail(status);
+    return status;
+  }
+  return Ok();
+}
+
+Status Service::put_vars(const Request& request, ReplySink& reply) {
+  for (const RequestItem& item : request.items) {
+    MILLRACE_RETURN_IF_ERROR(steps_ != nullptr
+                                 ? core_->put_var(item.name, reply)
+                                 : pushes_->get(request.caller.trainer, item.name, reply));
+  }
+  return Ok();
+}
+
+Status Service::get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
+  if (request.text == kChangedRows) {
+    if (pushes_ == nullptr)
+      return InvalidArgument("a synchronous server ({}) keeps no list of changed rows",
+                             core_->plan.endpoint);
+    for (const RequestItem& item : request.items) {
+      MILLRACE_RETURN_IF_ERROR(
+          pushes_->get_changed(request.caller.trainer, item.name, repeat, reply));
+    }
+    return Ok();
+  }
+  if (steps_ != nullptr) {
+    std::unique_lock lock(core_->mutex);
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, request.caller.trainer, deadline));
+  }
+  return put_vars(request, reply);
+}
+
+Status Service::get_without_barrier(const Request& request, ReplySink& reply) {
+  for (const RequestItem& item : request.items) {
+    llvm::StringRef name = item.name;
+    if (!name.consume_back(kWithoutBarrier))
+      return InvalidArgument("'{}' is got in any phase, but its name does not end in '{}'",
+                             item.name, kWithoutBarrier);
+    MILLRACE_RETURN_IF_ERROR(core_->put_var(name, reply));
+  }
+  return Ok();
+}
+
+Status Service::send_barrier(const Request& request, bool repeat) {
+  if (repeat) return Ok();
+  if (!request.items.empty()) MILLRACE_RETURN_IF_ERROR(send(request, false));
+  return steps_ != nullptr ? steps_->arrive(request.caller.trainer) : Ok();
+}
+
+// A repeat gets the same values: nothing changes before this trainer has sent again.
+Status Service::fetch_barrier(const Request& request, Deadline deadline, ReplySink& reply,
+                              bool repeat) {
+  if (steps_ == nullptr) return put_vars(request, reply);
+  const int trainer = request.caller.trainer;
+  if (!repeat) {
+    std::unique_lock lock(core_->mutex);
+    MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, trainer, deadline));
+  }
+  MILLRACE_RETURN_IF_ERROR(put_vars(request, reply));
+  if (repeat) return Ok();
+  const std::lock_guard lock(core_->mutex);
+  return steps_->fetched(trainer);
+}
+
+Status Service::prefetch(const Request& request, ReplySink& reply) {
+  for (const RequestItem& item : request.items) {
+    const Tensor* const ids = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
+    if (ids == nullptr || !ids->initialized())
+      return InvalidArgument("'{}' brings no ids to look up", item.name);
+    if (!request.text.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const table, core_->find_var(request.text));
+      Value rows;
+      {
+        const std::shared_lock lock(*table->mutex);
+        MILLRACE_RETURN_IF_ERROR(look_up_rows(*table->value, *ids, rows.as<Tensor>()));
+      }
+      MILLRACE_RETURN_IF_ERROR(reply.put(item.name, rows));
+      continue;
+    }
+    const auto found = core_->plan.prefetch_blocks.find(item.name);
+    if (found == core_->plan.prefetch_blocks.end())
+      return NotFound("this server ({}) has no block that looks '{}' up", core_->plan.endpoint,
+                      item.name);
+    ServerBlock& block = *core_->block(found->second);
+    const BlockLock lock = block.lock();
+    MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *block.find(item.name)));
+    MILLRACE_RETURN_IF_ERROR(block.run());
+    const Op& last = *std::prev(block.block().ops().end());
+    MILLRACE_RETURN_IF_ERROR(reply.put(item.name, *block.find(last.output_names().front())));
+  }
+  return Ok();
+}
+
+// With a number other than 0 the trainer waits until all others are done, and may read on.
+Status Service::complete(const Request& request, Deadline deadline) {
+  std::unique_lock lock(core_->mutex);
+  const int id = request.caller.trainer;
+  Trainer& trainer = core_->trainers.at(id);
+  if (trainer.life == Trainer::Life::kLive && steps_ != nullptr) steps_->drop_partial(id);
+  trainer.life = request.number != 0 ? Trainer::Life::kGathering : Trainer::Life::kLeft;
+  core_->changed.notify_all();
+  if (request.number == 0) return Ok();
+  return core_->wait(
+      lock, deadline,
+      [&] { return core_->trainers.all_done() && (steps_ == nullptr || !steps_->is_ready()); },
+      [&] {
+        return fmt::format("the end of {}",
+                           core_->trainers.list(Clock::now(), [](const Trainer& other) {
+                             return other.is_expected();
+                           }));
+      });
+}
+
+// The table is saved as a file <table>_<server> of the folder, as the original does.
+Status Service::checkpoint(const Request& request) {
+  std::string table = request.text;
+  if (table.empty() && core_->plan.checkpoint_block >= 0) {
+    const Block& block = core_->program().block(static_cast<size_t>(core_->plan.checkpoint_block));
+    for (const Op& op : block.ops()) {
+      if (op.type() == "save") table = op.first_input("X").str();
+    }
+  }
+  if (table.empty())
+    return InvalidArgument("this server ({}) has no block that saves checkpoints",
+                           core_->plan.endpoint);
+  if (request.items.empty()) return InvalidArgument("the call names no folder for the checkpoint");
+  if (core_->options.files_root.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("'{}' is to be saved, but no folder was allowed", table))
+        .with_hint("pserver --allow-dir DIR lets it write files below a folder");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(table));
+  const std::string name =
+      fmt::format("{}/{}_{}", request.items.front().name, table, core_->plan.server);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path,
+                            io::make_path_below(core_->options.files_root, name));
+  const std::shared_lock lock(*var->mutex);
+  return io::save_param(path, {table, var->value}, {.replace = Replace::kYes});
+}
+
+Status Service::count(const Request& request, bool repeat) {
+  if (repeat) return Ok();
+  if (pushes_ == nullptr)
+    return InvalidArgument("a synchronous server ({}) counts its steps itself",
+                           core_->plan.endpoint);
+  if (request.items.empty()) return InvalidArgument("the call names no counter");
+  return pushes_->count(request.items.front().name, request.number);
+}
+
+Status Service::run(const Request& request, ReplySink& reply) {
+  const auto found = core_->plan.message_blocks.find(request.text);
+  if (found == core_->plan.message_blocks.end())
+    return NotFound("this server ({}) has no block for the message '{}'", core_->plan.endpoint,
+                    request.text);
+  ServerBlock& block = *core_->block(found->second);
+  const BlockLock lock = block.lock();
+  for (const RequestItem& item : request.items) {
+    if (item.value == nullptr) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::check(item, *var));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::take(item, *var->value));
+  }
+  MILLRACE_RETURN_IF_ERROR(block.run());
+  for (const RequestItem& item : request.items) {
+    if (item.value != nullptr) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_->find_var(item.name));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::put(item.name, *var, reply));
+  }
+  return Ok();
+}
+
+Status Service::table_barrier(const Request& request, Deadline deadline) {
+  std::unique_lock lock(core_->mutex);
+  NamedBarrier& barrier = barriers_[request.text];
+  const int64_t round = barrier.round;
+  const auto is_missing = [&](int id) {
+    return core_->trainers.at(id).is_expected() && !barrier.arrived.contains(id);
+  };
+  barrier.arrived.insert(request.caller.trainer);
+  core_->changed.notify_all();
+  return core_->wait(
+      lock, deadline,
+      [&] {
+        if (barrier.round != round) return true;
+        for (int id = 0; id < core_->trainers.count(); ++id) {
+          if (is_missing(id)) return false;
+        }
+        ++barrier.round;
+        barrier.arrived.clear();
+        return true;
+      },
+      [&] {
+        std::string missing;
+        for (int id = 0; id < core_->trainers.count(); ++id) {
+          if (is_missing(id)) missing += " " + core_->trainers.describe(id, Clock::now());
+        }
+        return fmt::format("barrier '{}':{}", request.text, missing);
+      });
+}
+
+Status Service::watch(ReplySink& reply) {
+  const std::lock_guard lock(core_->mutex);
+  static constexpr const char* kLives[] = {"absent", "live", "gathering", "left", "lost"};
+  static constexpr const char* kModes[] = {"sync", "async", "geo"};
+  const Clock::time_point now = Clock::now();
+  std::string trainers;
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    const Trainer& trainer = core_->trainers.at(id);
+    trainers += fmt::format(
+        R"({}{{"trainer":{},"state":"{}","step":{},"sent":{},"fetched":{},"silent_s":{},"last":"{}"}})",
+        id == 0 ? "" : ",", id, kLives[static_cast<size_t>(trainer.life)], trainer.step,
+        trainer.sent, trainer.fetched,
+        std::chrono::duration_cast<std::chrono::seconds>(now - trainer.seen).count(),
+        method_name(trainer.last));
+  }
+  reply.set_text(fmt::format(
+      R"({{"endpoint":{},"job":{},"epoch":{},"mode":"{}","step":{},"vars":{},"trainers":[{}]}})",
+      millrace::quoted(core_->plan.endpoint), millrace::quoted(core_->options.job),
+      core_->options.epoch, kModes[static_cast<size_t>(core_->plan.mode)],
+      steps_ != nullptr ? steps_->applied() : -1, core_->vars().size(), trainers));
+  return Ok();
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,241 @@
+#include "ps/server/sync_steps.h"
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "ps/values.h"
+
+namespace millrace::ps {
+namespace {
+
+Status wrong_phase(int trainer, const char* does, const char* instead, int64_t step) {
+  return {StatusCode::kDistributed,
+          fmt::format("trainer {} {} in step {}, expected {}", trainer, does, step, instead)};
+}
+
+// The mean over those who came, in place of the scale op of the program.
+template <typename T>
+void multiply(Tensor& tensor, double factor) {
+  for (T& value : tensor.values<T>()) value *= static_cast<T>(factor);
+}
+
+Status scale(Value& value, double factor) {
+  auto* const rows = value.get_if<SelectedRows>();
+  Tensor* const tensor = rows != nullptr ? &rows->value : value.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized()) return Ok();
+  switch (tensor->dtype()) {
+    case DType::kFloat32:
+      multiply<float>(*tensor, factor);
+      return Ok();
+    case DType::kFloat64:
+      multiply<double>(*tensor, factor);
+      return Ok();
+    default:
+      return Unimplemented("the mean of {} over less than all trainers", describe(*tensor));
+  }
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<SyncSteps>> SyncSteps::create(ServerCore& core) {
+  std::unique_ptr<SyncSteps> steps(new SyncSteps(core));
+  steps->own_names_.resize(static_cast<size_t>(core.plan.trainers));
+  MILLRACE_RETURN_IF_ERROR(steps->add_merges());
+  steps->add_plain_inputs();
+  return steps;
+}
+
+Status SyncSteps::add_merges() {
+  for (const std::vector<int32_t>& group : core_.plan.groups) {
+    for (const int32_t index : group) {
+      auto merged = std::make_unique<MergedBlock>();
+      merged->block = core_.block(index);
+      if (index == core_.plan.lr_block ||
+          !find_merge(merged->block->block(), core_.plan.trainers, merged->merge))
+        continue;
+      merged->arrived.assign(merged->merge.slots.size(), 0);
+      for (int t = 0; t < core_.plan.trainers; ++t) {
+        const std::string& name = merged->merge.slots[static_cast<size_t>(t)];
+        MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const var, core_.find_var(name));
+        merged->slots.push_back(var);
+        const Slot slot{merged.get(), var, t};
+        if (!slots_.try_emplace(name, slot).second)
+          return InvalidProgram("block {} merges '{}', which another block merges, too", index,
+                                name);
+        // a job of one trainer sends the gradient under its plain name
+        own_names_[static_cast<size_t>(t)].try_emplace(merged->merge.out, slot);
+      }
+      merged_.push_back(std::move(merged));
+    }
+  }
+  return Ok();
+}
+
+// Vars that arrive without being merged: what one federated trainer sends replaces the parameter.
+void SyncSteps::add_plain_inputs() {
+  for (const std::string& name : core_.plan.inputs) {
+    const auto var = core_.vars().find(name);
+    if (var == core_.vars().end() || slots_.count(name) > 0) continue;
+    const Slot slot{nullptr, &var->getValue(), -1};
+    if (!core_.plan.federated) {
+      slots_.try_emplace(name, slot);
+      continue;
+    }
+    for (int t = 0; t < core_.plan.trainers; ++t)
+      own_names_[static_cast<size_t>(t)].try_emplace(names::federated(name, t), slot);
+  }
+}
+
+StatusOr<SyncSteps::Slot> SyncSteps::find_slot(int trainer, const std::string& name) const {
+  auto found = slots_.find(name);
+  if (found == slots_.end()) {
+    const auto& own = own_names_[static_cast<size_t>(trainer)];
+    found = own.find(name);
+    if (found == own.end())
+      return NotFound("this server ({}) takes no '{}' of trainer {}", core_.plan.endpoint, name,
+                      trainer);
+  }
+  const Slot& slot = found->getValue();
+  if (slot.trainer >= 0 && slot.trainer != trainer) {
+    return InvalidArgument("trainer {} sends '{}', which belongs to trainer {}", trainer, name,
+                           slot.trainer);
+  }
+  return slot;
+}
+
+Status SyncSteps::send(int trainer, llvm::ArrayRef<RequestItem> items) {
+  {
+    const std::lock_guard lock(core_.mutex);
+    MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
+    if (!core_.trainers.at(trainer).may_send())
+      return wrong_phase(trainer, "sends gradients", "its fetch barrier first", applied_)
+          .with_hint("the startup program of the trainer, which fetches parameters, has to run");
+  }
+  for (const RequestItem& item : items) {
+    MILLRACE_ASSIGN_OR_RETURN(const Slot slot, find_slot(trainer, item.name));
+    MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *slot.var));
+    if (slot.merged == nullptr) continue;
+    const std::lock_guard lock(core_.mutex);
+    slot.merged->arrived[static_cast<size_t>(trainer)] = 1;
+  }
+  return Ok();
+}
+
+Status SyncSteps::arrive(int trainer) {
+  const std::lock_guard lock(core_.mutex);
+  MILLRACE_RETURN_IF_ERROR(Status(core_.failure));
+  Trainer& who = core_.trainers.at(trainer);
+  if (!who.may_send())
+    return wrong_phase(trainer, "comes to the send barrier", "its fetch barrier first", applied_);
+  for (const auto& merged : merged_) {
+    if (merged->arrived[static_cast<size_t>(trainer)] != 0) continue;
+    Location place;
+    place.var = merged->merge.slots[static_cast<size_t>(trainer)];
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("trainer {} has not sent this var in step {}", trainer, applied_))
+        .at(std::move(place));
+  }
+  ++who.sent;
+  core_.changed.notify_all();
+  return Ok();
+}
+
+bool SyncSteps::has_arrived(int trainer) const {
+  return core_.trainers.at(trainer).sent > applied_;
+}
+
+Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {
+  const int64_t wanted = core_.trainers.at(trainer).sent;
+  return core_.wait(
+      lock, deadline, [&] { return applied_ >= wanted; },
+      [&] {
+        return fmt::format("the gradients of step {} of {}", applied_,
+                           core_.trainers.list(Clock::now(), [&](const Trainer& other) {
+                             return other.is_expected() && other.sent <= applied_;
+                           }));
+      });
+}
+
+Status SyncSteps::fetched(int trainer) {
+  Trainer& who = core_.trainers.at(trainer);
+  if (who.may_send())
+    return wrong_phase(trainer, "comes to the fetch barrier", "its send barrier first", applied_);
+  ++who.fetched;
+  core_.changed.notify_all();
+  return Ok();
+}
+
+void SyncSteps::drop_partial(int trainer) {
+  if (has_arrived(trainer)) return;
+  for (const auto& merged : merged_) merged->arrived[static_cast<size_t>(trainer)] = 0;
+}
+
+bool SyncSteps::is_ready() const {
+  bool anybody = false;
+  for (int t = 0; t < core_.trainers.count(); ++t) {
+    if (has_arrived(t)) {
+      anybody = true;
+    } else if (core_.trainers.at(t).is_expected()) {
+      return false;
+    }
+  }
+  return anybody;
+}
+
+Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
+  std::vector<char> arrivals;
+  for (int t = 0; t < core_.trainers.count(); ++t) arrivals.push_back(has_arrived(t) ? 1 : 0);
+  lock.unlock();
+  // nobody sends now: who is expected has arrived, and waits or fetches
+  Status status;
+  for (const std::vector<int32_t>& group : core_.plan.groups) {
+    status = core_.run_group(group, [&](ServerBlock& block) { return run_block(block, arrivals); });
+    if (!status.ok()) break;
+  }
+  lock.lock();
+  if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied_));
+  ++applied_;
+  for (const auto& merged : merged_)
+    std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
+  core_.changed.notify_all();
+  return Ok();
+}
+
+Status SyncSteps::run_block(ServerBlock& block, llvm::ArrayRef<char> arrivals) {
+  const BlockLock lock = block.lock();
+  const auto count = std::count(arrivals.begin(), arrivals.end(), char{1});
+  const auto merged = std::find_if(merged_.begin(), merged_.end(),
+                                   [&](const auto& each) { return each->block == &block; });
+  if (merged == merged_.end() || count == static_cast<int64_t>(arrivals.size())) return block.run();
+  MILLRACE_RETURN_IF_ERROR(fill_absent(**merged, arrivals));
+  if (!(*merged)->merge.averages) return block.run();
+  MILLRACE_RETURN_IF_ERROR(block.run_first(1));
+  MILLRACE_RETURN_IF_ERROR(
+      scale(*block.find((*merged)->merge.out), 1.0 / static_cast<double>(count)));
+  return block.run_behind(2);
+}
+
+// Who did not come adds nothing to the sum.
+Status SyncSteps::fill_absent(const MergedBlock& merged, llvm::ArrayRef<char> arrivals) {
+  const size_t first =
+      static_cast<size_t>(std::find(arrivals.begin(), arrivals.end(), char{1}) - arrivals.begin());
+  const Value& like = *merged.slots[first]->value;
+  for (size_t t = 0; t < arrivals.size(); ++t) {
+    if (arrivals[t] != 0) continue;
+    Value& slot = *merged.slots[t]->value;
+    if (const auto* const rows = like.get_if<SelectedRows>()) {
+      auto& to = slot.as<SelectedRows>();
+      to.height = rows->height;
+      to.rows.clear();
+      Dims dims(rows->value.dims().begin(), rows->value.dims().end());
+      if (!dims.empty()) dims[0] = 0;
+      MILLRACE_RETURN_IF_ERROR(to.value.resize(rows->value.dtype(), dims));
+    } else if (const auto* const tensor = like.get_if<Tensor>()) {
+      MILLRACE_RETURN_IF_ERROR(fill_zeros(slot.as<Tensor>(), tensor->dtype(), tensor->dims()));
+    }
+  }
+  return Ok();
+}
+
+}  // namespace millrace::ps

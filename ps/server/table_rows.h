@@ -1,0 +1,21 @@
+#pragma once
+
+#include "framework/base/status.h"
+#include "framework/tensor/value.h"
+
+namespace millrace::ps {
+
+/// Rows of a table by number, repeats included.
+///
+/// \param table  dense, or selected rows, whose row numbers then count
+/// \param ids    int64 of any dims
+/// \param out    receives [ids, width]
+/// Errors: kInvalidArgument naming the first id that is not in the table.
+Status look_up_rows(const Value& table, const Tensor& ids, Tensor& out);
+
+/// Gives a table of selected rows that was declared without row numbers the ones that server k of n
+/// has: k, k + n, ... Does nothing to other values.
+/// \param height  rows of the whole table
+void number_rows(Value& table, int64_t server, int64_t servers, int64_t height);
+
+}  // namespace millrace::ps

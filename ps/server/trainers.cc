@@ -1,0 +1,109 @@
+#include "ps/server/trainers.h"
+
+#include <utility>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+namespace {
+
+Status refused(std::string message) {
+  return {StatusCode::kDistributed, std::move(message)};
+}
+
+}  // namespace
+
+Trainers::Trainers(int count, std::string job, bool elastic, Clock::time_point now)
+    : trainers_(static_cast<size_t>(count)), job_(std::move(job)), elastic_(elastic) {
+  for (Trainer& trainer : trainers_) trainer.seen = now;
+}
+
+Status Trainers::check(const Caller& caller) const {
+  if (caller.job != job_) {
+    return refused(fmt::format("the call belongs to the job '{}', this server to the job '{}'",
+                               caller.job, job_));
+  }
+  if (caller.trainer < 0 || caller.trainer >= count()) {
+    return InvalidArgument("there is no trainer {}: the job has trainers 0 to {}", caller.trainer,
+                           count() - 1);
+  }
+  return Ok();
+}
+
+Status Trainers::hello(const Caller& caller, Clock::time_point now) {
+  MILLRACE_RETURN_IF_ERROR(check(caller));
+  Trainer& trainer = at(caller.trainer);
+  if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
+    const bool may_replace = elastic_ && trainer.life == Trainer::Life::kLost;
+    if (!may_replace) {
+      return refused(fmt::format("there is a trainer {} already: {}", caller.trainer,
+                                 describe(caller.trainer, now)))
+          .with_hint("two processes were started with one trainer id");
+    }
+    // the replacement begins where the lost one would have fetched
+    trainer.window = SequenceWindow();
+    trainer.fetched = trainer.sent;
+    trainer.life = Trainer::Life::kAbsent;
+  }
+  if (trainer.life == Trainer::Life::kAbsent) trainer.life = Trainer::Life::kLive;
+  trainer.incarnation = caller.incarnation;
+  trainer.seen = now;
+  return Ok();
+}
+
+StatusOr<Trainer*> Trainers::find(const Caller& caller, const Request& request,
+                                  Clock::time_point now) {
+  MILLRACE_RETURN_IF_ERROR(check(caller));
+  Trainer& trainer = at(caller.trainer);
+  if (trainer.incarnation != caller.incarnation || trainer.life == Trainer::Life::kAbsent) {
+    return refused(fmt::format("'{}' of a trainer {} that has not said hello to this server",
+                               method_name(request.method), caller.trainer));
+  }
+  if (trainer.life == Trainer::Life::kLost) {
+    return refused(fmt::format("trainer {} was silent for too long; the job goes on without it",
+                               caller.trainer));
+  }
+  if (trainer.life == Trainer::Life::kLeft && request.method != Method::kComplete) {
+    return refused(fmt::format("'{}' of trainer {}, which has left", method_name(request.method),
+                               caller.trainer));
+  }
+  trainer.seen = now;
+  trainer.last = request.method;
+  if (request.step >= 0) trainer.step = request.step;
+  return &trainer;
+}
+
+bool Trainers::all_done() const {
+  for (const Trainer& trainer : trainers_) {
+    if (trainer.is_expected()) return false;
+  }
+  return true;
+}
+
+bool Trainers::all_gone() const {
+  for (const Trainer& trainer : trainers_) {
+    if (trainer.is_expected() || trainer.life == Trainer::Life::kGathering) return false;
+  }
+  return true;
+}
+
+std::string Trainers::describe(int id, Clock::time_point now) const {
+  const Trainer& trainer = at(id);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - trainer.seen).count();
+  switch (trainer.life) {
+    case Trainer::Life::kAbsent:
+      return fmt::format("trainer {} (not there yet)", id);
+    case Trainer::Life::kLeft:
+      return fmt::format("trainer {} (has left)", id);
+    case Trainer::Life::kLost:
+      return fmt::format("trainer {} (lost)", id);
+    default:
+      break;
+  }
+  const std::string step =
+      trainer.step < 0 ? std::string() : fmt::format(" of step {}", trainer.step);
+  return fmt::format("trainer {} (last heard {} s ago: {}{})", id, seconds,
+                     method_name(trainer.last), step);
+}
+
+}  // namespace millrace::ps

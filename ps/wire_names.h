@@ -1,0 +1,13 @@
+#pragma once
+
+/// Words in calls that clients and servers agree on.
+namespace millrace::ps {
+
+/// Behind names that are got in any phase.
+inline constexpr const char* kWithoutBarrier = "@WITHOUT_BARRIER@RECV";
+/// Request::text of a get: only the rows that changed since the caller's last get.
+inline constexpr const char* kChangedRows = "changed";
+/// Request::text of a send: the values become those of the vars.
+inline constexpr const char* kSetValues = "set";
+
+}  // namespace millrace::ps

@@ -1,0 +1,56 @@
+#include "tools/ps/flags.h"
+
+namespace millrace::tools {
+namespace {
+
+constexpr int64_t kLongest = int64_t{1} << 40;
+
+}  // namespace
+
+void add_trainer_flags(Tool& tool, PsFlags& flags) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("Parameter servers");
+  app.add_option("--role", flags.role,
+                 "trainer or pserver of a transpiled job; auto: by "
+                 "TRAINING_ROLE of the environment")
+      ->check(CLI::IsMember({"trainer", "pserver", "auto"}).description(""))
+      ->type_name("ROLE");
+  app.add_option("--trainer-id", flags.trainer_id, "number of this trainer")
+      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->type_name("N");
+  app.add_option("--cluster", flags.cluster, "inproc: all trainers and servers in this process")
+      ->check(CLI::IsMember({"inproc"}).description(""))
+      ->type_name("KIND");
+  app.add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
+      ->type_name("DIR");
+}
+
+void add_job_flags(Tool& tool, PsFlags& flags) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("Parameter servers");
+  app.add_option("--slices", flags.slices,
+                 "slices.json of the job; default: in the folder above the program's")
+      ->type_name("FILE");
+  app.add_option("--job", flags.job, "name of the job; calls of other jobs are refused")
+      ->type_name("NAME");
+  app.add_option("--deadline-ms", flags.deadline_ms, "longest time that one call may take")
+      ->check(CLI::Range(int64_t{1}, kLongest).description(""));
+}
+
+void add_server_flags(Tool& tool, PsFlags& flags) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("Parameter servers");
+  app.add_option("--endpoint", flags.endpoint,
+                 "where to listen instead of at the place that the program names")
+      ->type_name("HOST:PORT");
+  app.add_option("--silence-timeout-ms", flags.silence_timeout_ms,
+                 "a trainer that is silent for so long is lost; 0: never")
+      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  app.add_option("--start-timeout-ms", flags.start_timeout_ms,
+                 "how long all trainers may take to come; 0: for ever")
+      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
+  app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+
+/// Options of programs that train through parameter servers.
+struct PsFlags {
+  std::string role;        ///< trainer, pserver, auto; empty: neither
+  std::string cluster;     ///< inproc: all roles in this process
+  std::string transpiled;  ///< output folder of transpile-program
+  int trainer_id = 0;
+  std::string endpoint;  ///< where a server listens instead of at the place its program names
+  std::string slices;    ///< slices.json; default: in the folder above the program's
+  std::string job;
+  int64_t deadline_ms = 180'000;
+  int64_t silence_timeout_ms = 15'000;
+  int64_t start_timeout_ms = 180'000;
+  bool elastic = false;
+  double dc_lambda = 1;
+};
+
+/// Options of run-program for trainers and clusters.
+void add_trainer_flags(Tool& tool, PsFlags& flags);
+/// Options that servers have, too.
+void add_job_flags(Tool& tool, PsFlags& flags);
+/// Options of servers alone.
+void add_server_flags(Tool& tool, PsFlags& flags);
+
+}  // namespace millrace::tools

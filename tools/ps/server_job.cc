@@ -1,0 +1,94 @@
+#include "tools/ps/server_job.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "framework/base/file.h"
+#include "io/npz.h"
+#include "ops/verify.h"
+#include "ps/server/load_slices.h"
+#include "tools/common/program_options.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::tools {
+namespace {
+
+constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+
+ps::ServerOptions server_options(const Tool& tool, const PsFlags& flags, int threads,
+                                 const std::string& files_root) {
+  ps::ServerOptions options;
+  options.job = flags.job;
+  options.threads = threads;
+  options.seed = tool.common().seed;
+  options.start_timeout = std::chrono::milliseconds(flags.start_timeout_ms);
+  options.silence_timeout = std::chrono::milliseconds(flags.silence_timeout_ms);
+  options.dc_lambda = flags.dc_lambda;
+  options.elastic = flags.elastic;
+  options.files_root = files_root;
+  options.log = [&tool](const std::string& line) { tool.log(LogLevel::kInfo, line); };
+  return options;
+}
+
+}  // namespace
+
+std::string find_slices(const std::string& named, const std::string& program) {
+  if (!named.empty()) return named;
+  const std::filesystem::path beside =
+      std::filesystem::path(program).parent_path().parent_path() / "slices.json";
+  return std::filesystem::exists(beside) ? beside.string() : std::string();
+}
+
+StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Files& files,
+                                                     const PsFlags& flags, int threads,
+                                                     std::shared_ptr<ps::Transport> transport,
+                                                     const std::string& files_root) {
+  std::unique_ptr<ServerJob> job(new ServerJob());
+  job->name_ = files.program;
+  const auto runtime = executor::make_runtime(files_root);
+  job->role_ = std::make_shared<ps::ServerRole>(
+      std::move(transport), server_options(tool, flags, threads, files_root), flags.endpoint);
+  ps::add_server_controls(runtime->controls, job->role_);
+  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
+  if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
+    return std::move(status).in_file(files.program);
+  // block 0 only serves, so there is nothing to rewrite
+  const executor::Executor executor(
+      runtime, {.threads = threads, .seed = tool.common().seed, .optimize = false});
+  MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+      executor.prepare(*job->program_, job->scope_);
+  if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
+  job->prepared_ = *std::move(prepared);
+  return job;
+}
+
+Status ServerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
+  if (!files.startup.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
+                              read_program(tool, files.startup));
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
+                              executor.prepare(*startup, scope_));
+    std::vector<Value> none;
+    if (Status status = prepared->run({}, {}, none); !status.ok())
+      return std::move(status).in_file(files.startup);
+  }
+  if (files.slices.empty()) {
+    if (files.params.empty()) return Ok();
+    return {StatusCode::kUsage, "--params gives whole variables; --slices says which part is here"};
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
+  StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
+  if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
+  MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(*slices, *program_, scope_));
+  if (files.params.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
+  return ps::load_slices(*slices, *program_, whole, scope_).in_file(files.params);
+}
+
+Status ServerJob::serve() {
+  std::vector<Value> none;
+  return prepared_->run({}, {}, none).in_file(name_);
+}
+
+}  // namespace millrace::tools

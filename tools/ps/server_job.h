@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "executor/executor.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+#include "ps/ops/serve_ops.h"
+#include "tools/common/tool.h"
+#include "tools/ps/flags.h"
+
+namespace millrace::tools {
+
+/// One parameter server: its programs, and the values it holds.
+class ServerJob {
+ public:
+  /// Where everything comes from.
+  struct Files {
+    std::string program;
+    std::string startup;  ///< may be empty
+    std::string slices;   ///< may be empty if there are no params
+    std::string params;   ///< whole variables; may be empty
+  };
+  /// Reads programs, runs the startup program, loads slices, and compiles.
+  /// Errors: those of readers, the startup program and compilation.
+  static StatusOr<std::unique_ptr<ServerJob>> open(const Tool& tool, const Files& files,
+                                                   const PsFlags& flags, int threads,
+                                                   std::shared_ptr<ps::Transport> transport,
+                                                   const std::string& files_root);
+  /// Is told where the server listens.
+  void on_ready(std::function<void(const std::string&)> told) { role_->on_ready(std::move(told)); }
+  /// Serves until all trainers are done.
+  Status serve();
+  /// Ends serve(). Thread-safety: any thread.
+  void stop() { role_->stop(); }
+
+ private:
+  ServerJob() = default;
+  Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
+
+  std::string name_;
+  std::shared_ptr<ps::ServerRole> role_;
+  std::unique_ptr<Program> program_;
+  Scope scope_;
+  std::unique_ptr<executor::PreparedProgram> prepared_;
+};
+
+/// The slices.json of a job: the one that is named, else the one in the folder above the folder of
+/// a program.
+std::string find_slices(const std::string& named, const std::string& program);
+
+}  // namespace millrace::tools

@@ -1,0 +1,93 @@
+#include "tools/ps/trainer_job.h"
+
+#include <utility>
+
+#include "framework/base/file.h"
+#include "io/model_folder.h"
+#include "ops/verify.h"
+#include "ps/client/gather.h"
+#include "ps/ops/trainer_ops.h"
+#include "tools/common/program_options.h"
+#include "transpiler/distribute/slices_json.h"
+
+namespace millrace::tools {
+namespace {
+
+using executor::NamedValues;
+
+constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const Files& files,
+                                                       const PsFlags& flags,
+                                                       const Settings& settings,
+                                                       std::shared_ptr<ps::Transport> transport) {
+  std::unique_ptr<TrainerJob> job(new TrainerJob());
+  job->name_ = files.program;
+  job->slices_ = files.slices;
+  ps::ClientOptions options;
+  options.job = flags.job;
+  options.trainer = settings.trainer;
+  options.deadline = std::chrono::milliseconds(flags.deadline_ms);
+  options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 3);
+  job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
+  job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
+  const auto runtime = executor::make_runtime(settings.files_root);
+  ps::add_trainer_controls(runtime->controls, job->link_, settings.files_root);
+  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
+  if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
+    return std::move(status).in_file(files.program);
+  const executor::Executor executor(
+      runtime,
+      {.threads = settings.threads, .seed = tool.common().seed, .optimize = settings.optimize});
+  MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
+  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+      executor.prepare(*job->program_, job->scope_);
+  if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
+  job->prepared_ = *std::move(prepared);
+  return job;
+}
+
+Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
+  if (!files.startup.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
+                              read_program(tool, files.startup));
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
+                              executor.prepare(*startup, scope_));
+    std::vector<Value> none;
+    if (Status status = prepared->run({}, {}, none); !status.ok())
+      return std::move(status).in_file(files.startup);
+  }
+  if (files.params.empty()) return Ok();
+  return io::load_parameters(files.params, *program_, scope_);
+}
+
+Status TrainerJob::step(int64_t number, const NamedValues& feeds,
+                        const std::vector<std::string>& fetches, NamedValues& results) {
+  client_->set_step(number);
+  std::vector<Value> values;
+  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
+  if (Status status = prepared_->run(feeds, fetches, values); !status.ok()) {
+    link_->forget();
+    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
+  }
+  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  return Ok();
+}
+
+Status TrainerJob::finish(NamedValues* gather) {
+  if (gather == nullptr) return client_->complete(false);
+  if (slices_.empty()) {
+    return {StatusCode::kUsage,
+            "--save-persistables gathers from the servers: give the job's slices.json (--slices)"};
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(slices_, kMaxSlicesBytes));
+  StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
+  if (!slices.ok()) return std::move(slices).status().in_file(slices_);
+  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  MILLRACE_ASSIGN_OR_RETURN(*gather, ps::gather_vars(*client_, *slices));
+  return client_->complete(false);
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,196 @@
+#include "tools/run/cluster.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/base/errors.h"
+#include "io/npz.h"
+#include "ps/transport/inproc.h"
+#include "tools/ps/server_job.h"
+#include "tools/ps/trainer_job.h"
+#include "tools/run/feeder.h"
+
+namespace millrace::tools {
+namespace {
+
+using executor::NamedValues;
+using Steps = std::vector<NamedValues>;
+
+// The folder of a transpiled job: trainer_<i>, pserver_<i>, slices.json.
+struct Folder {
+  std::string path;
+  int trainers = 0;
+  int servers = 0;
+
+  [[nodiscard]] std::string program(const char* role, int index) const {
+    return fmt::format("{}/{}_{}/__model__", path, role, index);
+  }
+  [[nodiscard]] std::string startup(const char* role, int index) const {
+    return fmt::format("{}/{}_{}/__startup__", path, role, index);
+  }
+  [[nodiscard]] std::string slices() const { return path + "/slices.json"; }
+};
+
+StatusOr<Folder> open_folder(const std::string& path) {
+  Folder folder{path, 0, 0};
+  while (std::filesystem::exists(folder.program("trainer", folder.trainers))) ++folder.trainers;
+  while (std::filesystem::exists(folder.program("pserver", folder.servers))) ++folder.servers;
+  if (folder.trainers > 0 && folder.servers > 0) return folder;
+  return NotFound("'{}' has {} trainers and {} servers, expected trainer_0 and pserver_0 at least",
+                  path, folder.trainers, folder.servers)
+      .with_hint("transpile-program --trainer-id all writes such a folder");
+}
+
+// Members "tT/stepK/<var>" by trainer and step.
+StatusOr<std::vector<Steps>> read_feeds_of_all(const RunOptions& options, int trainers) {
+  std::vector<Steps> feeds(static_cast<size_t>(trainers));
+  if (options.feed_steps.empty()) {
+    for (Steps& steps : feeds) steps.resize(static_cast<size_t>(options.steps));
+    return feeds;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
+  std::vector<NamedValues> by_trainer(feeds.size());
+  for (auto& [name, value] : all) {
+    const auto [head, rest] = llvm::StringRef(name).split('/');
+    size_t trainer = 0;
+    if (!head.startswith("t") || head.drop_front(1).getAsInteger(10, trainer) || rest.empty())
+      return InvalidData("member '{}': expected a name like t0/step0/x", name)
+          .in_file(options.feed_steps);
+    if (trainer < feeds.size()) by_trainer[trainer][rest.str()] = std::move(value);
+  }
+  for (size_t t = 0; t < feeds.size(); ++t) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        feeds[t], split_steps(std::move(by_trainer[t]), options.steps, options.feed_steps));
+  }
+  return feeds;
+}
+
+// What all roles share.
+class Cluster {
+ public:
+  Cluster(Tool& tool, const RunOptions& options, Folder folder)
+      : tool_(tool), options_(options), folder_(std::move(folder)) {}
+
+  StatusOr<int> run();
+
+ private:
+  Status open_servers();
+  Status run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered);
+  void stop_servers() {
+    for (const auto& server : servers_) server->stop();
+  }
+  [[nodiscard]] int threads_for(int roles) const {
+    return std::max(1, tool_.common().threads / roles);
+  }
+
+  Tool& tool_;
+  const RunOptions& options_;
+  Folder folder_;
+  std::shared_ptr<ps::Transport> transport_ = std::make_shared<ps::InprocTransport>();
+  std::vector<std::unique_ptr<ServerJob>> servers_;
+};
+
+Status Cluster::open_servers() {
+  PsFlags flags = options_.ps;
+  flags.silence_timeout_ms = 0;  // who is in this process cannot be lost
+  for (int i = 0; i < folder_.servers; ++i) {
+    const ServerJob::Files files{folder_.program("pserver", i), folder_.startup("pserver", i),
+                                 folder_.slices(), options_.params};
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ServerJob> server,
+                              ServerJob::open(tool_, files, flags, threads_for(folder_.servers),
+                                              transport_, options_.allow_dir));
+    servers_.push_back(std::move(server));
+  }
+  return Ok();
+}
+
+Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results,
+                            NamedValues& gathered) {
+  const TrainerJob::Files files{folder_.program("trainer", id), folder_.startup("trainer", id),
+                                folder_.slices(), options_.params};
+  PsFlags flags = options_.ps;
+  flags.silence_timeout_ms = 0;
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
+                            TrainerJob::open(tool_, files, flags,
+                                             {.trainer = id,
+                                              .threads = threads_for(folder_.trainers),
+                                              .optimize = options_.optimize,
+                                              .files_root = options_.allow_dir},
+                                             transport_));
+  NamedValues values;
+  for (size_t k = 0; k < feeds.size(); ++k) {
+    MILLRACE_RETURN_IF_ERROR(
+        job->step(static_cast<int64_t>(k), feeds[k], options_.fetches, values));
+    for (auto& [name, value] : values)
+      results[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
+  }
+  const bool gathers = id == 0 && !options_.save_persistables.empty();
+  return job->finish(gathers ? &gathered : nullptr);
+}
+
+// The root of the trouble: an error of its own comes before one that says that a peer is gone.
+Status first_cause(llvm::ArrayRef<Status> results) {
+  Status lost;
+  for (const Status& status : results) {
+    if (status.ok()) continue;
+    if (status.code() != StatusCode::kDistributed) return status;
+    if (lost.ok()) lost = status;
+  }
+  return lost;
+}
+
+StatusOr<int> Cluster::run() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Steps> feeds,
+                            read_feeds_of_all(options_, folder_.trainers));
+  MILLRACE_RETURN_IF_ERROR(open_servers());
+  const auto servers = static_cast<size_t>(folder_.servers);
+  const auto trainers = static_cast<size_t>(folder_.trainers);
+  std::vector<Status> results(servers + trainers);
+  std::vector<NamedValues> outputs(trainers);
+  NamedValues gathered;
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < servers; ++i) {
+    threads.emplace_back([&, i] {
+      results[i] = servers_[i]->serve();
+      if (!results[i].ok()) stop_servers();
+    });
+  }
+  for (size_t t = 0; t < trainers; ++t) {
+    threads.emplace_back([&, t] {
+      Status& result = results[servers + t];
+      result = run_trainer(static_cast<int>(t), feeds[t], outputs[t], gathered);
+      // the others would wait for this one
+      if (!result.ok()) stop_servers();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MILLRACE_RETURN_IF_ERROR(first_cause(results));
+  NamedValues all;
+  for (NamedValues& output : outputs) all.merge(output);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(all));
+  if (!tool_.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool_.write_output(bytes));
+  if (!options_.save_persistables.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string saved, io::npz_bytes(gathered));
+    MILLRACE_RETURN_IF_ERROR(tool_.write_file(options_.save_persistables, saved));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
+  if (options.ps.transpiled.empty()) {
+    return Status(StatusCode::kUsage,
+                  "--cluster: give the folder of the transpiled job (--transpiled)");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(Folder folder, open_folder(options.ps.transpiled));
+  return Cluster(tool, options, std::move(folder)).run();
+}
+
+}  // namespace millrace::tools
