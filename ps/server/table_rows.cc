@@ -1,32 +1,12 @@
 #include "ps/server/table_rows.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "kernels/cpu/row_position.h"
 
 namespace millrace::ps {
-namespace {
-
-// Position of a row number among those of a table, which rise; negative if it has none.
-int64_t position_of(const SelectedRows& table, int64_t id) {
-  const auto& rows = table.rows;
-  if (rows.empty()) return -1;
-  // tables of servers have every n-th row
-  if (rows.size() > 1 && rows[1] > rows[0]) {
-    const int64_t step = rows[1] - rows[0];
-    const int64_t guess = (id - rows[0]) / step;
-    if (guess >= 0 && guess < static_cast<int64_t>(rows.size()) &&
-        rows[static_cast<size_t>(guess)] == id)
-      return guess;
-  }
-  const auto found = std::lower_bound(rows.begin(), rows.end(), id);
-  return found == rows.end() || *found != id ? -1 : found - rows.begin();
-}
-
-}  // namespace
-
 Status look_up_rows(const Value& table, const Tensor& ids, Tensor& out) {
   const auto* const rows = table.get_if<SelectedRows>();
   const Tensor* const values = rows != nullptr ? &rows->value : table.get_if<Tensor>();
@@ -41,7 +21,7 @@ Status look_up_rows(const Value& table, const Tensor& ids, Tensor& out) {
   MILLRACE_RETURN_IF_ERROR(out.resize(values->dtype(), dims));
   for (int64_t i = 0; i < ids.numel(); ++i) {
     const int64_t id = ids.data<int64_t>()[i];
-    const int64_t row = rows != nullptr ? position_of(*rows, id) : id;
+    const int64_t row = rows != nullptr ? kernels::row_position(*rows, id) : id;
     if (row < 0 || row >= height) {
       return InvalidArgument("row {} is not in the table {} of this server", id, describe(table));
     }

@@ -61,6 +61,7 @@ class InprocTransport::Hub {
     std::unique_lock lock(mutex_);
     Handler* handler = nullptr;
     changed_.wait_until(lock, deadline, [&] {
+      if (closed_) return true;
       const auto place = places_.find(endpoint);
       if (place == places_.end() || place->second.handler == nullptr) return false;
       handler = place->second.handler;
@@ -68,6 +69,12 @@ class InprocTransport::Hub {
       return true;
     });
     return handler;
+  }
+
+  void close_all() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
   }
 
   void leave(const std::string& endpoint) {
@@ -84,6 +91,7 @@ class InprocTransport::Hub {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, Place> places_;
+  bool closed_ = false;
 };
 
 class InprocTransport::InprocChannel final : public Channel {
@@ -126,6 +134,10 @@ class InprocTransport::InprocListener final : public Listener {
 
 InprocTransport::InprocTransport() : hub_(std::make_shared<Hub>()) {}
 InprocTransport::~InprocTransport() = default;
+
+void InprocTransport::close() {
+  hub_->close_all();
+}
 
 StatusOr<std::shared_ptr<Channel>> InprocTransport::connect(const std::string& endpoint) {
   if (endpoint.empty()) return InvalidArgument("the endpoint of a server is empty");

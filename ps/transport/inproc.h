@@ -21,6 +21,9 @@ class InprocTransport final : public Transport {
   StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override;
   StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
                                              Handler& handler) override;
+  /// Ends calls that wait for a listener, and later ones, with an error: what is to answer them
+  /// will not come. Calls inside of a handler go on.
+  void close();
 
  private:
   class Hub;

@@ -83,6 +83,7 @@ class Cluster {
   Status open_servers();
   Status run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered);
   void stop_servers() {
+    transport_->close();
     for (const auto& server : servers_) server->stop();
   }
   [[nodiscard]] int threads_for(int roles) const {
@@ -92,7 +93,7 @@ class Cluster {
   Tool& tool_;
   const RunOptions& options_;
   Folder folder_;
-  std::shared_ptr<ps::Transport> transport_ = std::make_shared<ps::InprocTransport>();
+  std::shared_ptr<ps::InprocTransport> transport_ = std::make_shared<ps::InprocTransport>();
   std::vector<std::unique_ptr<ServerJob>> servers_;
 };
 

@@ -8,5 +8,6 @@ namespace millrace::kernels {
 // compute. What talks to other processes is not here.
 void add_ids(KernelRegistry& registry);
 void add_slices(KernelRegistry& registry);
+void add_sparse_tables(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -1,8 +1,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/block.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/cpu/row_position.h"
 
 // sgd and momentum, alone and for several parameters at once.
 namespace millrace::kernels {
@@ -18,11 +20,48 @@ struct Descent {
   void operator()(T& param, T grad) const { param -= rate * grad; }
 };
 
+// A table that is kept as selected rows, such as the part of one that a server has; its gradient
+// names rows of the whole table.
+Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerger& merger) {
+  const auto* const grad = ctx.in_value(slots.grad).get_if<SelectedRows>();
+  const Tensor* const rate = ctx.find_in(slots.rate);
+  Value& out = ctx.out_value(slots.param_out);
+  auto* const table = out.get_if<SelectedRows>();
+  if (table == nullptr || &ctx.in_value(slots.param) != &out || grad == nullptr || rate == nullptr)
+    return ctx.error("a table of selected rows is updated in place by selected rows, found {}",
+                     describe(ctx.in_value(slots.grad)));
+  if (grad->rows.empty()) return Ok();
+  MILLRACE_RETURN_IF_ERROR(merger.merge(*grad));
+  MILLRACE_ASSIGN_OR_RETURN(const double number, first_number(*rate, "LearningRate"));
+  if (grad->value.dtype() != table->value.dtype() || merger.width() != row_width(table->value))
+    return ctx.error("Grad {} does not fit Param {}", describe(grad->value),
+                     describe(table->value));
+  return dispatch<FloatTypes>(table->value.dtype(), [&](auto tag) -> Status {
+    using T = typename decltype(tag)::type;
+    const T* from = merger.template values<T>();
+    for (const int64_t row : merger.rows()) {
+      const int64_t place = row_position(*table, row);
+      if (place < 0) return ctx.error("Grad has row {}, which the table does not have", row);
+      T* const to = table->value.template data<T>() + place * merger.width();
+      for (int64_t i = 0; i < merger.width(); ++i) to[i] -= static_cast<T>(number) * from[i];
+      from += merger.width();
+    }
+    return Ok();
+  });
+}
+
 StatusOr<Kernel> sgd(const KernelSetup& op) {
   const UpdateSlots slots = update_slots(op, {});
   optimizer::accept_layouts(op, slots);
-  return optimizer::update_kernel<0>(slots, Sparse::kOwnRows,
-                                     [](auto rate) { return Descent<decltype(rate)>{rate}; });
+  Kernel dense = optimizer::update_kernel<0>(
+      slots, Sparse::kOwnRows, [](auto rate) { return Descent<decltype(rate)>{rate}; });
+  const Var* const param = op.op().block().find_var_recursive(op.op().first_input("Param"));
+  if (param == nullptr || param->kind() != VarKind::kSelectedRows) return dense;
+  const auto merger = std::make_shared<RowMerger>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    return ctx.in_value(slots.param).holds<SelectedRows>() ? descend_table(ctx, slots, *merger)
+                                                           : dense(ctx);
+  });
 }
 
 struct MomentumSettings {
