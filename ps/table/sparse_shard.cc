@@ -202,17 +202,28 @@ Status SparseShard::count_access(uint64_t key, uint64_t hash, int32_t accesses, 
 
 Status SparseShard::visit(const std::function<Status(uint64_t, float*)>& visitor) {
   const std::lock_guard lock(mutex_);
+  std::vector<std::pair<uint64_t, uint32_t>> order;
+  order.reserve(rows_.size());
   for (size_t row = 0; row < rows_.size(); ++row)
-    MILLRACE_RETURN_IF_ERROR(visitor(rows_.key(row), rows_.floats(row)));
-  if (cold_ == nullptr) return Ok();
-  std::vector<float> copy(static_cast<size_t>(accessor_.row_floats()));
-  return cold_->visit([&](uint64_t key, std::span<const float> row) -> Status {
-    MILLRACE_RETURN_IF_ERROR(make_room(0));
-    RowIndex::Probe probe = index_.probe(mix_bits(key));
-    if (find(key, probe) != RowIndex::kNotFound) return Ok();  // memory has a newer one
-    std::copy(row.begin(), row.end(), copy.begin());
-    return visitor(key, copy.data());
-  });
+    order.emplace_back(rows_.key(row), static_cast<uint32_t>(row));
+  std::sort(order.begin(), order.end());
+  size_t at = 0;
+  const auto visit_until = [&](const auto& is_before) -> Status {
+    for (; at < order.size() && is_before(order[at].first); ++at)
+      MILLRACE_RETURN_IF_ERROR(visitor(order[at].first, rows_.floats(order[at].second)));
+    return Ok();
+  };
+  if (cold_ != nullptr) {
+    std::vector<float> copy(static_cast<size_t>(accessor_.row_floats()));
+    const Status visited = cold_->visit([&](uint64_t key, std::span<const float> row) -> Status {
+      MILLRACE_RETURN_IF_ERROR(visit_until([&](uint64_t other) { return other < key; }));
+      if (at < order.size() && order[at].first == key) return Ok();  // memory has a newer one
+      std::copy(row.begin(), row.end(), copy.begin());
+      return visitor(key, copy.data());
+    });
+    MILLRACE_RETURN_IF_ERROR(visited);
+  }
+  return visit_until([](uint64_t) { return true; });
 }
 
 Status SparseShard::restore(uint64_t key, std::span<const float> values) {

@@ -51,8 +51,8 @@ class SparseShard {
   Status push(const ShardBatch& batch, const float* values, std::vector<uint32_t>* touched);
   /// Gives rows the values of pulls; makes them where they are missing.
   Status set(const ShardBatch& batch, const float* pulled, std::vector<uint32_t>* touched);
-  /// Calls the function with every row; with a cold store also those that are not in memory, which
-  /// it cannot change. Errors: the first of the function.
+  /// Calls the function with every row, in order of keys; with a cold store also with those that
+  /// are not in memory, of which it gets a copy. Errors: the first of the function.
   Status visit(const std::function<Status(uint64_t key, float* row)>& visitor);
   /// Puts a whole row, as a file has it.
   Status restore(uint64_t key, std::span<const float> row);

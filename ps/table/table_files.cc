@@ -1,0 +1,190 @@
+#include "ps/table/table_files.h"
+
+#include <charconv>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "ps/table/table_bytes.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr std::string_view kRowsMark = "millrace rows 1\n";
+constexpr std::string_view kDenseMark = "millrace dense 1\n";
+/// Ends the rows of a file: a length that no row has.
+constexpr uint32_t kEnd = UINT32_MAX;
+constexpr int64_t kMaxTextBytes = int64_t{4} << 30U;
+
+}  // namespace
+
+std::string table_file(const std::string& folder, int table_id, int64_t server) {
+  return fmt::format("{}/{:03}/part-{:03}.rows", folder, table_id, server);
+}
+
+std::string table_text_file(const std::string& folder, int table_id, int64_t server,
+                            int64_t shard) {
+  if (shard < 0) return fmt::format("{}/{:03}/part-{:03}", folder, table_id, server);
+  return fmt::format("{}/{:03}/part-{:03}-{:05}", folder, table_id, server, shard);
+}
+
+StatusOr<int64_t> save_rows(SparseTable& table, const std::string& path, int mode) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableWriter::create(path, kRowsMark));
+  const Accessor& accessor = table.accessor();
+  MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint32_t>(accessor.row_floats())));
+  int64_t count = 0;
+  const Status visited = table.visit([&](uint64_t key, float* row) -> Status {
+    const bool saved = accessor.is_saved(row, mode);
+    if (saved) {
+      const auto used = static_cast<uint32_t>(accessor.used_floats(row));
+      MILLRACE_RETURN_IF_ERROR(file->write_value(used));
+      MILLRACE_RETURN_IF_ERROR(file->write_value(key));
+      MILLRACE_RETURN_IF_ERROR(file->write(row, used * sizeof(float)));
+      ++count;
+    }
+    accessor.after_save(row, mode);
+    return Ok();
+  });
+  MILLRACE_RETURN_IF_ERROR(visited);
+  MILLRACE_RETURN_IF_ERROR(file->write_value(kEnd));
+  MILLRACE_RETURN_IF_ERROR(file->commit());
+  return count;
+}
+
+StatusOr<int64_t> load_rows(SparseTable& table, const std::string& path,
+                            const std::function<bool(uint64_t)>& owns) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kRowsMark));
+  const auto expected = static_cast<uint32_t>(table.accessor().row_floats());
+  uint32_t floats = 0;
+  MILLRACE_RETURN_IF_ERROR(file->read_value(floats));
+  if (floats != expected)
+    return InvalidData("rows of {} floats, table {} has {}", floats, table.options().table_id,
+                       expected)
+        .in_file(path);
+  int64_t count = 0;
+  std::vector<float> row(expected);
+  for (;;) {
+    uint32_t used = 0;
+    uint64_t key = 0;
+    MILLRACE_RETURN_IF_ERROR(file->read_value(used));
+    if (used == kEnd) break;
+    if (used > expected)
+      return InvalidData("row {} has {} floats, expected at most {}", count, used, expected)
+          .in_file(path);
+    MILLRACE_RETURN_IF_ERROR(file->read_value(key));
+    MILLRACE_RETURN_IF_ERROR(file->read(row.data(), used * sizeof(float)));
+    if (owns && !owns(key)) continue;
+    MILLRACE_RETURN_IF_ERROR(table.restore(key, {row.data(), used}));
+    ++count;
+  }
+  if (file->left() > 0) return InvalidData("{} bytes behind its rows", file->left()).in_file(path);
+  return count;
+}
+
+StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folder, int64_t server,
+                                    int64_t shard_num, int64_t shards, int mode) {
+  if (shard_num < 1 || shards < 1)
+    return InvalidArgument("table {}: {} shards, {} of them here", table.options().table_id,
+                           shard_num, shards);
+  std::vector<std::string> texts(static_cast<size_t>(shards));
+  const Accessor& accessor = table.accessor();
+  int64_t count = 0;
+  const Status visited = table.visit([&](uint64_t key, float* row) -> Status {
+    if (accessor.is_saved(row, mode)) {
+      const uint64_t shard = key % static_cast<uint64_t>(shard_num) % static_cast<uint64_t>(shards);
+      std::string& text = texts[shard];
+      fmt::format_to(std::back_inserter(text), "{}", key);
+      const int used = accessor.used_floats(row);
+      for (int i = 0; i < used; ++i) fmt::format_to(std::back_inserter(text), " {:.9g}", row[i]);
+      text += '\n';
+      ++count;
+    }
+    accessor.after_save(row, mode);
+    return Ok();
+  });
+  MILLRACE_RETURN_IF_ERROR(visited);
+  for (int64_t shard = 0; shard < shards; ++shard) {
+    const std::string path = table_text_file(folder, table.options().table_id, server, shard);
+    MILLRACE_RETURN_IF_ERROR(
+        write_file_atomically(path, texts[static_cast<size_t>(shard)], Replace::kYes));
+  }
+  return count;
+}
+
+StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
+                                      const std::function<bool(uint64_t)>& owns) {
+  if (path.ends_with(".gz"))
+    return Unimplemented("reading a compressed file of a table; unpack it first").in_file(path);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxTextBytes));
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  const auto most = static_cast<size_t>(table.accessor().row_floats());
+  std::vector<float> row;
+  int64_t count = 0;
+  for (int64_t line = 1; at < end; ++line) {
+    uint64_t key = 0;
+    auto [next, error] = std::from_chars(at, end, key);
+    row.clear();
+    while (error == std::errc() && next < end && *next == ' ' && row.size() <= most) {
+      float value = 0;
+      const auto parsed = std::from_chars(next + 1, end, value);
+      next = parsed.ptr;
+      error = parsed.ec;
+      row.push_back(value);
+    }
+    if (error != std::errc() || (next < end && *next != '\n'))
+      return InvalidData("line {} is no key with at most {} values", line, most).in_file(path);
+    at = next + 1;
+    if (owns && !owns(key)) continue;
+    Status status = table.restore(key, row);
+    if (!status.ok()) return InvalidData("line {}: {}", line, status.message()).in_file(path);
+    ++count;
+  }
+  return count;
+}
+
+Status save_dense(DenseTable& table, const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableWriter::create(path, kDenseMark));
+  const Status written =
+      table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
+        MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint32_t>(columns.size())));
+        for (const DenseTable::Column& column : columns) {
+          MILLRACE_RETURN_IF_ERROR(file->write_value(static_cast<uint64_t>(column.values.size())));
+          MILLRACE_RETURN_IF_ERROR(
+              file->write(column.values.data(), column.values.size() * sizeof(float)));
+        }
+        return Ok();
+      });
+  MILLRACE_RETURN_IF_ERROR(written);
+  return file->commit();
+}
+
+Status load_dense(DenseTable& table, const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kDenseMark));
+  return table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
+    uint32_t count = 0;
+    MILLRACE_RETURN_IF_ERROR(file->read_value(count));
+    if (count != columns.size())
+      return InvalidData("{} columns, expected {}", count, columns.size()).in_file(path);
+    // All of it is read before any of it counts.
+    std::vector<std::vector<float>> values;
+    for (const DenseTable::Column& column : columns) {
+      uint64_t size = 0;
+      MILLRACE_RETURN_IF_ERROR(file->read_value(size));
+      if (size != column.values.size())
+        return InvalidData("column {} has {} elements, expected {}", column.name, size,
+                           column.values.size())
+            .in_file(path);
+      values.emplace_back(size);
+      MILLRACE_RETURN_IF_ERROR(file->read(values.back().data(), size * sizeof(float)));
+    }
+    if (file->left() > 0) return InvalidData("{} bytes too many", file->left()).in_file(path);
+    for (size_t i = 0; i < columns.size(); ++i)
+      std::copy(values[i].begin(), values[i].end(), columns[i].values.begin());
+    return Ok();
+  });
+}
+
+}  // namespace millrace::ps

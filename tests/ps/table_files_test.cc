@@ -1,0 +1,249 @@
+#include "ps/table/table_files.h"
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "framework/base/file.h"
+#include "ps/table/ctr_accessor.h"
+#include "ps/table/routing.h"
+
+// Tables come back from their files bit by bit, from disk tier and text too; damaged files do not.
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+using Keys = std::vector<int64_t>;
+
+class TableFilesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (std::filesystem::temp_directory_path() /
+               ("table_files_test." + std::to_string(getpid()) + "." +
+                ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+                  .string();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_ + "/000");
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string folder_;
+};
+
+SparseTableOptions ctr() {
+  SparseTableOptions options;
+  options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
+  options.accessor.embedx_dim = 4;
+  options.accessor.fea_dim = 7;
+  options.accessor.embedx_threshold = 1;
+  options.accessor.embed_rule.kind = options.accessor.embedx_rule.kind =
+      SparseRuleOptions::Kind::kAdam;
+  return options;
+}
+
+std::unique_ptr<SparseTable> make(const SparseTableOptions& options) {
+  auto table = SparseTable::create(options);
+  EXPECT_TRUE(table.ok()) << table.status().to_string();
+  return std::move(*table);
+}
+
+// 3000 rows, a third of them without embedx weights.
+void train(SparseTable& table) {
+  const auto width = static_cast<size_t>(table.accessor().push_floats());
+  KeyedRandom random(1, 1);
+  for (int64_t key = 0; key < 3000; ++key) {
+    Floats push(width);
+    for (float& value : push) value = static_cast<float>(random.gaussian());
+    push[CtrAccessor::kPushShow] = 1;
+    push[CtrAccessor::kPushClick] = key % 3 == 0 ? 0 : 1;
+    const int64_t id = key * key * 77;
+    ASSERT_TRUE(table.push({&id, 1}, push.data()).ok());
+    ASSERT_TRUE(table.push({&id, 1}, push.data()).ok());
+  }
+}
+
+using Rows = std::map<uint64_t, Floats>;
+Rows rows_of(SparseTable& table) {
+  Rows rows;
+  EXPECT_TRUE(table
+                  .visit([&](uint64_t key, float* row) {
+                    rows[key] = Floats(row, row + table.accessor().used_floats(row));
+                    return Ok();
+                  })
+                  .ok());
+  return rows;
+}
+
+TEST_F(TableFilesTest, RowsComeBackBitByBitForAnyNumberOfServers) {
+  auto table = make(ctr());
+  train(*table);
+  const std::string path = table_file(folder_, 0, 0);
+  const auto saved = save_rows(*table, path, 0);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  EXPECT_EQ(*saved, table->size());
+  Rows all;
+  const auto routing = SparseRouting::create(10, 3);
+  for (int64_t server = 0; server < 3; ++server) {
+    auto part = make(ctr());
+    const auto loaded = load_rows(*part, path, [&](uint64_t key) {
+      return routing->server_of(static_cast<int64_t>(key)) == server;
+    });
+    ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+    EXPECT_EQ(*loaded, part->size());
+    all.merge(rows_of(*part));
+  }
+  EXPECT_EQ(all, rows_of(*table));
+}
+
+TEST_F(TableFilesTest, EqualRowsGiveEqualBytesWhateverTheOrderOfPushes) {
+  SparseTableOptions options;
+  options.accessor.embedx_dim = 2;
+  auto a = make(options);
+  auto b = make(options);
+  const Floats none(2);
+  for (int64_t key = 0; key < 500; ++key) {
+    const int64_t other = 499 - key;
+    ASSERT_TRUE(a->push({&key, 1}, none.data()).ok());
+    ASSERT_TRUE(b->push({&other, 1}, none.data()).ok());
+  }
+  ASSERT_TRUE(save_rows(*a, folder_ + "/a", 0).ok());
+  ASSERT_TRUE(save_rows(*b, folder_ + "/b", 0).ok());
+  EXPECT_EQ(*read_file(folder_ + "/a", 1 << 20), *read_file(folder_ + "/b", 1 << 20));
+}
+
+TEST_F(TableFilesTest, EveryDamageIsFound) {
+  auto table = make(ctr());
+  const Floats push(static_cast<size_t>(table->accessor().push_floats()), 1);
+  for (int64_t key = 0; key < 3; ++key) ASSERT_TRUE(table->push({&key, 1}, push.data()).ok());
+  const std::string path = folder_ + "/rows";
+  ASSERT_TRUE(save_rows(*table, path, 0).ok());
+  const std::string good = *read_file(path, 1 << 20);
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
+    ASSERT_TRUE(write_file_atomically(path, bad, Replace::kYes, Flush::kNo).ok());
+    auto other = make(ctr());
+    EXPECT_EQ(load_rows(*other, path).status().code(), StatusCode::kInvalidData) << at;
+    EXPECT_EQ(other->size(), 0);
+    ASSERT_TRUE(write_file_atomically(path, good.substr(0, at), Replace::kYes, Flush::kNo).ok());
+    EXPECT_EQ(load_rows(*other, path).status().code(), StatusCode::kInvalidData) << at;
+  }
+  SparseTableOptions wider = ctr();
+  wider.accessor.embedx_dim = 5;
+  wider.accessor.fea_dim = 8;
+  ASSERT_TRUE(write_file_atomically(path, good, Replace::kYes).ok());
+  EXPECT_THAT(load_rows(*make(wider), path).status().message(),
+              HasSubstr("rows of 24 floats, table 0 has 27"));
+  EXPECT_EQ(load_rows(*make(ctr()), path + "x").status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(TableFilesTest, TextGivesEveryFloatBack) {
+  auto table = make(ctr());
+  train(*table);
+  const auto saved = save_rows_as_text(*table, folder_, 0, 10, 5, 0);
+  ASSERT_TRUE(saved.ok()) << saved.status().to_string();
+  auto other = make(ctr());
+  int64_t loaded = 0;
+  for (int64_t shard = 0; shard < 5; ++shard) {
+    const auto some = load_rows_from_text(*other, table_text_file(folder_, 0, 0, shard));
+    ASSERT_TRUE(some.ok()) << some.status().to_string();
+    loaded += *some;
+  }
+  EXPECT_EQ(loaded, table->size());
+  EXPECT_EQ(rows_of(*other), rows_of(*table));
+}
+
+TEST_F(TableFilesTest, ReadsALineOfTheOriginal) {
+  SparseTableOptions options = ctr();
+  options.accessor.kind = AccessorOptions::Kind::kSparse;
+  options.accessor.embedx_threshold = 0;
+  options.accessor.embedx_dim = 3;
+  options.accessor.fea_dim = 6;
+  auto table = make(options);
+  const std::string path = folder_ + "/part";
+  // written by the original after three pushes: the powers of beta1 and beta2 are 0.9^3, 0.999^3
+  const std::string line =
+      "12 0 0 1.7 17 0 -0.000744134 0.112605 0.00126798 0.729 0.997003 -0.00892743 -0.00130686 "
+      "-0.000628889 -0.0794351 0.0939622 0.0112586 0.000630985 0.000882877 1.26754e-05 0.81 "
+      "0.998001\n";
+  ASSERT_TRUE(write_file_atomically(path, line).ok());
+  const auto loaded = load_rows_from_text(*table, path);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
+  Floats pulled(4);
+  const int64_t key = 12;
+  ASSERT_TRUE(table->pull({&key, 1}, pulled.data()).ok());
+  EXPECT_THAT(pulled, ElementsAre(-0.000744134F, -0.00892743F, -0.00130686F, -0.000628889F));
+  for (const char* bad : {"x 1\n", "1 2 y\n", "1 2\n"}) {
+    ASSERT_TRUE(write_file_atomically(path, bad, Replace::kYes).ok());
+    EXPECT_EQ(load_rows_from_text(*table, path).status().code(), StatusCode::kInvalidData) << bad;
+  }
+  ASSERT_TRUE(
+      write_file_atomically(path, line.substr(0, line.size() - 1) + " 0\n", Replace::kYes).ok());
+  EXPECT_THAT(load_rows_from_text(*table, path).status().message(), HasSubstr("line 1"));
+  EXPECT_EQ(load_rows_from_text(*table, path + ".gz").status().code(), StatusCode::kUnimplemented);
+}
+
+TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
+  DenseTableOptions options;
+  options.elements = 100;
+  options.rule = DenseTableOptions::Rule::kAdam;
+  auto a = *DenseTable::create(options);
+  const Floats grads(100, 0.5F);
+  ASSERT_TRUE(a->push(grads).ok());
+  const std::string path = folder_ + "/dense";
+  ASSERT_TRUE(save_dense(*a, path).ok());
+  auto b = *DenseTable::create(options);
+  const Status loaded = load_dense(*b, path);
+  ASSERT_TRUE(loaded.ok()) << loaded.to_string();
+  for (auto* const table : {a.get(), b.get()}) ASSERT_TRUE(table->push(grads).ok());
+  Floats from_a(100), from_b(100);
+  ASSERT_TRUE(a->pull(std::span<float>(from_a)).ok());
+  ASSERT_TRUE(b->pull(std::span<float>(from_b)).ok());
+  EXPECT_EQ(from_a, from_b);
+  options.elements = 99;
+  EXPECT_EQ(load_dense(**DenseTable::create(options), path).code(), StatusCode::kInvalidData);
+  options.rule = DenseTableOptions::Rule::kSgd;
+  EXPECT_THAT(load_dense(**DenseTable::create(options), path).message(),
+              HasSubstr("5 columns, expected 1"));
+}
+
+TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {
+  SparseTableOptions options = ctr();
+  options.partitions = 2;
+  auto memory = make(options);
+  options.disk_path = folder_ + "/disk";
+  options.memory_rows = 600;
+  const auto made = SparseTable::create(options);
+  if (made.status().code() == StatusCode::kUnimplemented) GTEST_SKIP() << "built without RocksDB";
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  SparseTable& disk = **made;
+  EXPECT_EQ(disk.table_class(), "SSDSparseTable");
+  train(*memory);
+  train(disk);
+  EXPECT_LE(disk.size(), 800);
+  EXPECT_EQ(memory->size(), 3000);
+  EXPECT_EQ(rows_of(disk), rows_of(*memory));
+  // Batches larger than memory, keys that come again, and the end of a day.
+  Keys keys;
+  for (int64_t key = 0; key < 3000; ++key) keys.push_back(key * key * 77);
+  const auto width = static_cast<size_t>(disk.accessor().pull_floats());
+  Floats a(keys.size() * width), b(a.size());
+  ASSERT_TRUE(memory->pull(keys, a.data()).ok());
+  ASSERT_TRUE(disk.pull(keys, b.data()).ok());
+  EXPECT_EQ(a, b);
+  for (SparseTable* const table : {memory.get(), &disk}) EXPECT_EQ(*table->shrink(), 1000);
+  EXPECT_EQ(rows_of(disk), rows_of(*memory));
+  const auto saved_a = save_rows(*memory, folder_ + "/a", 0);
+  const auto saved_b = save_rows(disk, folder_ + "/b", 0);
+  EXPECT_EQ(*saved_a, *saved_b);
+  EXPECT_EQ(*read_file(folder_ + "/a", 1 << 24), *read_file(folder_ + "/b", 1 << 24));
+}
+
+}  // namespace
+}  // namespace millrace::ps
