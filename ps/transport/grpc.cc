@@ -28,16 +28,7 @@ class GrpcTransport final : public Transport {
   StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
                                              Handler& handler) override {
     MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
-    const GrpcOptions& options = shared_->options;
-    if (!options.tls && !options.insecure_listen) {
-      MILLRACE_ASSIGN_OR_RETURN(const bool loopback, is_loopback(parsed));
-      if (!loopback) {
-        return InvalidArgument("listening at {} would let in anybody who can reach it", endpoint)
-            .with_hint(
-                "give certificates (--tls-ca, --tls-cert, --tls-key), or --insecure-listen if "
-                "the network keeps others out");
-      }
-    }
+    MILLRACE_RETURN_IF_ERROR(check_may_listen(parsed, shared_->options));
     MILLRACE_RETURN_IF_ERROR(check_port_free(parsed));
     return make_grpc_listener(shared_, endpoint, handler);
   }
@@ -47,6 +38,17 @@ class GrpcTransport final : public Transport {
 };
 
 }  // namespace
+
+Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options) {
+  if (options.tls || options.insecure_listen) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const bool loopback, is_loopback(endpoint));
+  if (loopback) return Ok();
+  return InvalidArgument("listening at {} would let in anybody who can reach it",
+                         to_string(endpoint))
+      .with_hint(
+          "give certificates (--tls-ca, --tls-cert, --tls-key), or --insecure-listen if the "
+          "network keeps others out");
+}
 
 StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
   if (options.max_streams_per_connection < 1 || options.max_handler_threads < 1)

@@ -8,6 +8,7 @@
 
 #include "framework/base/status.h"
 #include "ps/transport/codec.h"
+#include "ps/transport/endpoint.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
@@ -56,6 +57,10 @@ struct GrpcOptions {
   /// Counts calls and bytes there; may be null, else outlives the transport.
   Metrics* metrics = nullptr;
 };
+
+/// Fails if others than processes of this machine could call without showing who they are, and
+/// nobody has allowed that. Errors: kInvalidArgument; kDistributed for a name without address.
+Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options);
 
 /// Calls by gRPC; endpoints are host:port. Port 0 takes a free one. Listening anywhere but at
 /// loopback needs TLS or insecure_listen; a port that somebody has is an error at once. A listener

@@ -16,6 +16,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "ps/transport/call_text.h"
 #include "ps/transport/grpc_parts.h"
 
 namespace millrace::ps {
@@ -275,11 +276,7 @@ Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply
 Status GrpcChannel::explain(const grpc::Status& ended, const Request& request,
                             Clock::time_point begin) const {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  std::string call = fmt::format("'{}'", method_name(request.method));
-  if (!request.items.empty()) {
-    call += fmt::format(" of '{}'", printable(request.items.front().name));
-    if (request.items.size() > 1) call += fmt::format(" and {} more", request.items.size() - 1);
-  }
+  const std::string call = describe_call(request);
   const auto say = [&](StatusCode code, std::string_view what) {
     Status status(code, fmt::format("{} {} {}", call, what, endpoint_));
     if (!ended.error_message().empty())

@@ -12,6 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "ps/transport/grpc.h"
+#include "ps/transport/inproc.h"
+#include "ps/transport/tcp.h"
 #include "tests/ps/wire_values.h"
 
 namespace millrace::ps {
@@ -70,6 +72,10 @@ class Gate {
   std::condition_variable changed_;
   size_t arrived_ = 0;
 };
+
+StatusOr<std::unique_ptr<Transport>> make_inproc() {
+  return std::unique_ptr<Transport>(std::make_unique<InprocTransport>());
+}
 
 struct Kind {
   const char* name;
@@ -344,7 +350,9 @@ TEST_P(TransportTest, OneListenerAPlace) {
 
 INSTANTIATE_TEST_SUITE_P(
     Transports, TransportTest,
-    testing::Values(Kind{"grpc", [] { return make_grpc_transport(GrpcOptions()); }, "127.0.0.1:0"}),
+    testing::Values(Kind{"grpc", [] { return make_grpc_transport(GrpcOptions()); }, "127.0.0.1:0"},
+                    Kind{"inproc", make_inproc, "server"},
+                    Kind{"tcp", [] { return make_tcp_transport(GrpcOptions()); }, "127.0.0.1:0"}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

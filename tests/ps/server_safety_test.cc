@@ -12,6 +12,7 @@
 #include "ps/metrics/metrics.h"
 #include "ps/transport/endpoint.h"
 #include "ps/transport/grpc.h"
+#include "ps/transport/tcp.h"
 #include "tests/ps/raw_socket.h"
 #include "tests/ps/wire_values.h"
 
@@ -40,6 +41,16 @@ std::unique_ptr<Transport> transport(const GrpcOptions& options) {
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   return std::move(made).value();
 }
+
+using Maker = StatusOr<std::unique_ptr<Transport>> (*)(const GrpcOptions&);
+class ServerTest : public testing::TestWithParam<Maker> {
+ protected:
+  static std::unique_ptr<Transport> transport(const GrpcOptions& options) {
+    StatusOr<std::unique_ptr<Transport>> made = GetParam()(options);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    return std::move(made).value();
+  }
+};
 
 Status call(Transport& through, const std::string& endpoint, Method method,
             milliseconds time = seconds(10)) {
@@ -171,7 +182,7 @@ TEST_F(MutualTls, FilesAreChecked) {
   EXPECT_THAT(make_grpc_transport(options).status().message(), HasSubstr("in PEM form"));
 }
 
-TEST(GrpcListen, OnlyLoopbackWithoutTls) {
+TEST_P(ServerTest, OnlyLoopbackWithoutTls) {
   Yes handler;
   const auto plain = transport(GrpcOptions());
   for (const char* endpoint : {"0.0.0.0:0", "[::]:0"}) {
@@ -186,7 +197,7 @@ TEST(GrpcListen, OnlyLoopbackWithoutTls) {
   EXPECT_TRUE(listener.ok()) << listener.status().to_string();
 }
 
-TEST(GrpcListen, BadEndpoints) {
+TEST_P(ServerTest, BadEndpoints) {
   Yes handler;
   const auto plain = transport(GrpcOptions());
   for (const char* endpoint : {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:65536", "::1:80",
@@ -200,7 +211,7 @@ TEST(GrpcListen, BadEndpoints) {
   EXPECT_THAT(status.message(), HasSubstr("cannot resolve"));
 }
 
-TEST(GrpcListen, AUsedPortIsNamed) {
+TEST_P(ServerTest, AUsedPortIsNamed) {
   Yes handler;
   const auto plain = transport(GrpcOptions());
   const auto listener = std::move(plain->listen("127.0.0.1:0", handler)).value();
@@ -209,10 +220,11 @@ TEST(GrpcListen, AUsedPortIsNamed) {
   EXPECT_THAT(status.message(), HasSubstr("port " + std::to_string(port)));
 }
 
-TEST(GrpcNoise, OtherProtocolsLeaveTheServerServing) {
+TEST_P(ServerTest, OtherProtocolsLeaveTheServerServing) {
   Yes handler;
   GrpcOptions options;
   options.handshake_timeout = milliseconds(500);
+  options.stall_timeout = milliseconds(500);
   const auto through = transport(options);
   const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
   const std::string endpoint = listener->endpoint();
@@ -241,7 +253,7 @@ TEST(GrpcNoise, OtherProtocolsLeaveTheServerServing) {
   EXPECT_TRUE(call(*through, endpoint, Method::kWatch).ok());
 }
 
-TEST(GrpcLimits, MessagesAreBoundedOnBothSides) {
+TEST_P(ServerTest, MessagesAreBoundedOnBothSides) {
   class Large final : public Handler {
    public:
     Status handle(const Request& request, Deadline, ReplySink& reply) override {
@@ -277,7 +289,7 @@ TEST(GrpcLimits, MessagesAreBoundedOnBothSides) {
   EXPECT_TRUE(own->call(request, in(seconds(20)), reply).ok());
 }
 
-TEST(GrpcMetrics, CallsAreCounted) {
+TEST_P(ServerTest, CallsAreCounted) {
   Metrics metrics;
   GrpcOptions options;
   options.metrics = &metrics;
@@ -291,6 +303,30 @@ TEST(GrpcMetrics, CallsAreCounted) {
   EXPECT_THAT(metrics.text(), HasSubstr("# TYPE millrace_ps_calls_total counter\n"
                                         "millrace_ps_calls_total{method=\"send\"} 3\n"));
 }
+
+TEST(Tcp, HasNoEncryption) {
+  GrpcOptions options;
+  options.tls = TlsFiles();
+  EXPECT_THAT(make_tcp_transport(options).status().hint(), HasSubstr("gRPC"));
+}
+
+TEST(Tcp, ConnectionsAreBounded) {
+  Yes handler;
+  GrpcOptions options;
+  options.max_handler_threads = 1;
+  const auto through = std::move(make_tcp_transport(options)).value();
+  const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
+  const auto first = std::move(through->connect(listener->endpoint())).value();
+  Reply reply;
+  ASSERT_TRUE(first->call(Request(), in(seconds(10)), reply).ok());
+  const Status status = call(*through, listener->endpoint(), Method::kWatch);
+  EXPECT_EQ(status.code(), StatusCode::kResource) << status.to_string();
+  EXPECT_TRUE(first->call(Request(), in(seconds(10)), reply).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, ServerTest,
+                         testing::Values(&make_grpc_transport, &make_tcp_transport),
+                         [](const auto& maker) { return maker.index == 0 ? "grpc" : "tcp"; });
 
 }  // namespace
 }  // namespace millrace::ps

@@ -1,0 +1,218 @@
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include "framework/base/errors.h"
+#include "ps/metrics/metrics.h"
+#include "ps/transport/tcp_parts.h"
+
+namespace millrace::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What calls, and replies under way, get when a server ends.
+constexpr std::chrono::milliseconds kMoment{500};
+constexpr std::chrono::milliseconds kDrain{2000};
+constexpr uint64_t kLongestCallUs = 3600ULL * 1000 * 1000 * 1000;
+
+enum class Stage { kIdle, kReceiving, kHandling, kReplying, kGone };
+
+struct Connection {
+  Socket socket;
+  Stage stage = Stage::kIdle;  // under the listener's mutex
+  std::thread thread;
+};
+
+class TcpListener final : public Listener {
+ public:
+  TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
+      : shared_(std::move(shared)), handler_(handler) {}
+  ~TcpListener() override;
+
+  [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
+  Status start(const Endpoint& endpoint);
+
+ private:
+  void accept_all();
+  void admit(Socket socket);
+  void remove_gone();
+  void serve(Connection& connection);
+  bool serve_call(Connection& connection, std::span<std::byte> buffer, bool first);
+  Status handle(const CallReader& reader, ReplyWriter& reply);
+  void count(const CallReader& reader, uint64_t sent, bool ok, Clock::time_point begin) const;
+  // Notes what a connection does. False if the server is about to end.
+  bool note(Connection& connection, Stage stage);
+  bool any_in(std::initializer_list<Stage> stages) const;
+
+  std::shared_ptr<TcpShared> shared_;
+  Handler& handler_;
+  std::string endpoint_;
+  Socket listener_;
+  std::thread acceptor_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Connection> connections_;
+  bool closing_ = false;
+};
+
+Status TcpListener::start(const Endpoint& endpoint) {
+  MILLRACE_ASSIGN_OR_RETURN(listener_, Socket::listen(endpoint));
+  Endpoint got = endpoint;
+  got.port = listener_.port();
+  endpoint_ = to_string(got);
+  acceptor_ = std::thread([this] { accept_all(); });
+  return Ok();
+}
+
+void TcpListener::accept_all() {
+  for (;;) {
+    Socket socket(accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (closing_) return;
+    }
+    remove_gone();
+    // Too many files are open: others will be closed.
+    if (!socket.is_open()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    if (socket.is_open()) admit(std::move(socket));
+  }
+}
+
+void TcpListener::admit(Socket socket) {
+  socket.tune(shared_->options.keepalive_time, shared_->options.keepalive_timeout);
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (connections_.size() >= static_cast<size_t>(shared_->options.max_handler_threads)) {
+    lock.unlock();
+    ReplyWriter answer(shared_->pool);
+    socket.set_patience(std::chrono::milliseconds(100));
+    static_cast<void>(socket.send(
+        answer.finish(Status(StatusCode::kResource,
+                             fmt::format("the server has {} connections already, and takes no more",
+                                         shared_->options.max_handler_threads)))));
+    return;
+  }
+  Connection& connection = connections_.emplace_back();
+  connection.socket = std::move(socket);
+  connection.thread = std::thread([this, &connection] { serve(connection); });
+}
+
+void TcpListener::remove_gone() {
+  std::list<Connection> gone;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (auto at = connections_.begin(); at != connections_.end();) {
+      const auto next = std::next(at);
+      if (at->stage == Stage::kGone) gone.splice(gone.end(), connections_, at);
+      at = next;
+    }
+  }
+  for (Connection& connection : gone) connection.thread.join();
+}
+
+bool TcpListener::note(Connection& connection, Stage stage) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  connection.stage = stage;
+  changed_.notify_all();
+  return !closing_;
+}
+
+void TcpListener::serve(Connection& connection) {
+  std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
+  bool first = true;
+  while (serve_call(connection, buffer, first)) first = false;
+  connection.socket.shut_down();
+  note(connection, Stage::kGone);
+}
+
+// False if the connection is over.
+bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer, bool first) {
+  const GrpcOptions& options = shared_->options;
+  Socket& socket = connection.socket;
+  if (!note(connection, Stage::kIdle)) return false;
+  pollfd wait{socket.fd(), POLLIN, 0};
+  const auto patience = first ? options.handshake_timeout : options.idle_timeout;
+  if (poll(&wait, 1, static_cast<int>(patience.count())) <= 0) return false;
+  if (!note(connection, Stage::kReceiving)) return false;
+  const auto begin = Clock::now();
+  if (first) socket.set_patience(options.stall_timeout);
+  CallReader reader(shared_->pool, options.max_message_bytes);
+  ReplyWriter answer(shared_->pool);
+  const StatusOr<bool> received = socket.receive(reader, buffer);
+  if (received.ok() && !*received) return false;
+  Status status = received.status();
+  if (status.ok()) {
+    if (!note(connection, Stage::kHandling)) return false;
+    status = handle(reader, answer);
+  }
+  const OutgoingMessage message = answer.finish(status);
+  count(reader, message.bytes(), status.ok(), begin);
+  note(connection, Stage::kReplying);
+  const bool sent = socket.send(message).ok();
+  if (!received.ok()) socket.finish(buffer);
+  return sent && received.ok();
+}
+
+Status TcpListener::handle(const CallReader& reader, ReplyWriter& reply) {
+  const auto wait = std::chrono::microseconds(std::min(reader.timeout_us(), kLongestCallUs));
+  try {
+    return handler_.handle(reader.request(), Clock::now() + wait, reply);
+  } catch (const std::exception& error) {
+    return Internal("unexpected exception in '{}': {}", method_name(reader.request().method),
+                    error.what());
+  }
+}
+
+void TcpListener::count(const CallReader& reader, uint64_t sent, bool ok,
+                        Clock::time_point begin) const {
+  if (shared_->options.metrics == nullptr) return;
+  const std::string_view method =
+      reader.has_head() ? method_name(reader.request().method) : "unreadable";
+  count_call(*shared_->options.metrics, method,
+             {reader.received_bytes(), sent, ok,
+              std::chrono::duration<double>(Clock::now() - begin).count()});
+}
+
+bool TcpListener::any_in(std::initializer_list<Stage> stages) const {
+  return std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
+    return std::find(stages.begin(), stages.end(), connection.stage) != stages.end();
+  });
+}
+
+TcpListener::~TcpListener() {
+  if (!listener_.is_open()) return;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    closing_ = true;
+    listener_.shut_down();
+    changed_.wait_for(lock, kMoment, [this] {
+      return !any_in({Stage::kReceiving, Stage::kHandling, Stage::kReplying});
+    });
+    for (Connection& connection : connections_)
+      if (connection.stage != Stage::kReplying) connection.socket.shut_down();
+    changed_.wait_for(lock, kDrain, [this] { return !any_in({Stage::kReplying}); });
+    for (Connection& connection : connections_) connection.socket.shut_down();
+  }
+  acceptor_.join();
+  // Nobody adds to the list any more.
+  for (Connection& connection : connections_) connection.thread.join();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Listener>> make_tcp_listener(std::shared_ptr<TcpShared> shared,
+                                                      const Endpoint& endpoint, Handler& handler) {
+  auto listener = std::make_unique<TcpListener>(std::move(shared), handler);
+  MILLRACE_RETURN_IF_ERROR(listener->start(endpoint));
+  return std::unique_ptr<Listener>(std::move(listener));
+}
+
+}  // namespace millrace::ps
