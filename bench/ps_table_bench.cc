@@ -1,10 +1,12 @@
 // Rows a second that a sparse table gives and takes in one process, and what a row costs.
 //
 //   ps_table_bench [--rows N] [--dim D] [--slots S] [--batch B] [--runs R] [--threads T]
-//                  [--rule adagrad|naive|adam] [--partitions P] [--check]
+//                  [--rule adagrad|naive|adam] [--partitions P] [--servers S] [--grpc] [--check]
 //
 // One run is one batch: slots x batch ids, drawn evenly from `rows` keys; duplicates stay, as the
-// original counts them. One line of JSON each for making, pulling and pushing rows.
+// original counts them. One line of JSON each for making, pulling and pushing rows; with --servers
+// also for a client that reaches that many servers in this process, through memory or (--grpc) over
+// the loopback interface.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -16,8 +18,13 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "ps/table/channel_caller.h"
 #include "ps/table/keyed_random.h"
 #include "ps/table/sparse_table.h"
+#include "ps/table/table_client.h"
+#include "ps/table/table_handler.h"
+#include "ps/transport/grpc.h"
+#include "ps/transport/inproc.h"
 
 namespace {
 
@@ -32,6 +39,8 @@ struct Setup {
   int runs = 200;
   int threads = 1;
   int partitions = 16;
+  int servers = 0;
+  bool grpc = false;
   std::string rule = "adagrad";
   bool check = false;
 };
@@ -165,6 +174,63 @@ void run(const Setup& setup) {
           static_cast<double>(values));
 }
 
+std::shared_ptr<Transport> make_transport(const Setup& setup) {
+  if (!setup.grpc) return std::make_shared<InprocTransport>();
+  auto made = make_grpc_transport({});
+  if (!made.ok()) fail(made.status());
+  return std::move(*made);
+}
+
+// The way a trainer goes: ids taken apart, one call a server, rows back in place.
+void run_clients(const Setup& setup) {
+  const auto transport = make_transport(setup);
+  std::vector<std::unique_ptr<TableHandler>> handlers;
+  std::vector<std::unique_ptr<Listener>> listeners;
+  std::vector<std::string> endpoints;
+  SparseLayout layout{0, 1000, setup.dim, setup.dim, 0, {}};
+  for (int s = 0; s < setup.servers; ++s) {
+    handlers.push_back(std::make_unique<TableHandler>(1));
+    auto table = SparseTable::create(table_options(setup));
+    if (!table.ok()) fail(table.status());
+    must(handlers.back()->add(0, std::move(*table)));
+    auto listener =
+        transport->listen(setup.grpc ? "127.0.0.1:0" : fmt::format("s:{}", s), *handlers.back());
+    if (!listener.ok()) fail(listener.status());
+    endpoints.push_back((*listener)->endpoint());
+    listeners.push_back(std::move(*listener));
+  }
+  std::vector<std::unique_ptr<TableClient>> clients;
+  for (int t = 0; t < setup.threads; ++t) {
+    ChannelCaller::Options options;
+    options.caller = {"bench", t, 1};
+    auto caller = ChannelCaller::create(transport, endpoints, options);
+    if (!caller.ok()) fail(caller.status());
+    clients.push_back(std::make_unique<TableClient>(std::move(*caller)));
+  }
+  const auto dim = static_cast<size_t>(setup.dim);
+  std::vector<float> grads(size_t{65536} * dim, 0.01F);
+  for (int64_t begin = 0; begin < setup.rows; begin += 65536) {
+    std::vector<int64_t> ids;
+    for (int64_t id = begin; id < std::min(setup.rows, begin + 65536); ++id) ids.push_back(id);
+    must(clients[0]->push_sparse(layout, ids, {grads.data(), ids.size() * dim}));
+  }
+  const std::string way = setup.grpc ? "grpc" : "memory";
+  const auto count = static_cast<size_t>(setup.slots) * static_cast<size_t>(setup.batch);
+  std::vector<std::vector<float>> buffers(clients.size(), std::vector<float>(count * dim, 0.01F));
+  const auto step = [&](int at, int t, bool pull, bool push) {
+    const std::vector<int64_t> ids = draw_ids(setup, static_cast<uint64_t>(at * 64 + t));
+    auto& buffer = buffers[static_cast<size_t>(t)];
+    auto& client = *clients[static_cast<size_t>(t)];
+    if (pull) must(client.pull_sparse(layout, ids, buffer));
+    if (push) must(client.push_sparse(layout, ids, buffer));
+  };
+  const auto rows = static_cast<double>(count);
+  measure(setup, fmt::format("client pull, {} servers by {}", setup.servers, way).c_str(), rows,
+          [&](int at, int t) { step(at, t, true, false); });
+  measure(setup, fmt::format("client pull then push, {} servers by {}", setup.servers, way).c_str(),
+          rows, [&](int at, int t) { step(at, t, true, true); });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -179,12 +245,15 @@ int main(int argc, char** argv) {
   app.add_option("--partitions", setup.partitions, "parts of the table");
   app.add_option("--rule", setup.rule, "adagrad, naive or adam")
       ->check(CLI::IsMember({"adagrad", "naive", "adam"}));
+  app.add_option("--servers", setup.servers, "servers that clients reach");
+  app.add_flag("--grpc", setup.grpc, "reach them over the loopback interface");
   app.add_flag("--check", setup.check, "only compare results");
   CLI11_PARSE(app, argc, argv);
   if (setup.check) {
     check(setup);
   } else {
     run(setup);
+    if (setup.servers > 0) run_clients(setup);
   }
   return 0;
 }
