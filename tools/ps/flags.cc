@@ -21,6 +21,12 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--cluster", flags.cluster, "inproc: all trainers and servers in this process")
       ->check(CLI::IsMember({"inproc"}).description(""))
       ->type_name("KIND");
+  app.add_option("--stats", flags.stats,
+                 "write what this trainer has done and where its time went (json)")
+      ->type_name("FILE");
+  app.add_option("--report", flags.report,
+                 "write a page about the job: loss, rates, times, bytes of each server")
+      ->type_name("FILE.html");
   app.add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
       ->type_name("DIR");
 }

@@ -13,6 +13,8 @@ struct PsFlags {
   std::string cluster;     ///< inproc: all roles in this process
   std::string transpiled;  ///< output folder of transpile-program
   int trainer_id = 0;
+  std::string stats;     ///< json of what a trainer has done and where its time went
+  std::string report;    ///< page about a cluster in one process
   std::string endpoint;  ///< where a server listens instead of at the place its program names
   std::string slices;    ///< slices.json; default: in the folder above the program's
   std::string job;

@@ -1,5 +1,7 @@
 #include "tools/ps/trainer_job.h"
 
+#include <chrono>
+#include <optional>
 #include <utility>
 
 #include "framework/base/file.h"
@@ -13,9 +15,29 @@
 namespace millrace::tools {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 using executor::NamedValues;
 
 constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+
+// The number of a dense float of one element.
+std::optional<double> number_of(const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1) return std::nullopt;
+  if (tensor->dtype() == DType::kFloat32) return tensor->data<float>()[0];
+  if (tensor->dtype() == DType::kFloat64) return tensor->data<double>()[0];
+  return std::nullopt;
+}
+
+// Rows of the first dense feed.
+int64_t rows_of(const NamedValues& feeds) {
+  for (const auto& [name, value] : feeds) {
+    const auto* const tensor = value.get_if<Tensor>();
+    if (tensor != nullptr && tensor->rank() > 0) return tensor->dim(0);
+  }
+  return 0;
+}
 
 }  // namespace
 
@@ -25,6 +47,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
                                                        std::shared_ptr<ps::Transport> transport) {
   std::unique_ptr<TrainerJob> job(new TrainerJob());
   job->name_ = files.program;
+  job->stats_.trainer = settings.trainer;
   job->slices_ = files.slices;
   ps::ClientOptions options;
   options.job = flags.job;
@@ -66,14 +89,35 @@ Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Ex
 Status TrainerJob::step(int64_t number, const NamedValues& feeds,
                         const std::vector<std::string>& fetches, NamedValues& results) {
   client_->set_step(number);
+  const auto start = Clock::now();
   std::vector<Value> values;
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   if (Status status = prepared_->run(feeds, fetches, values); !status.ok()) {
     link_->forget();
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   }
+  stats_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+  ++stats_.steps;
+  stats_.examples += rows_of(feeds);
+  const std::optional<double> loss = values.empty() ? std::nullopt : number_of(values.front());
+  if (loss) {
+    stats_.loss_name = fetches.front();
+    stats_.losses.push_back(*loss);
+  }
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
+}
+
+void TrainerJob::keep_stats() {
+  prepared_->observe(&clock_);
+}
+
+TrainerStats TrainerJob::stats() const {
+  TrainerStats stats = stats_;
+  stats.send_seconds = clock_.send_seconds();
+  stats.wait_seconds = clock_.wait_seconds();
+  stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
+  return stats;
 }
 
 Status TrainerJob::finish(NamedValues* gather) {

@@ -10,6 +10,7 @@
 #include "ps/client/trainer_link.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
+#include "tools/ps/trainer_stats.h"
 
 namespace millrace::tools {
 
@@ -40,6 +41,9 @@ class TrainerJob {
   /// Runs one step. \param results  by name; memory is used again
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results);
+  /// Notes where the time of later steps goes, and the first fetch where it is one number.
+  void keep_stats();
+  [[nodiscard]] TrainerStats stats() const;
   /// Tells the servers that this trainer is done.
   /// \param gather  null: leaves at once. Else waits until all trainers are done and receives
   ///                parameters and optimizer state from the servers, by original name
@@ -56,6 +60,8 @@ class TrainerJob {
   std::unique_ptr<Program> program_;
   Scope scope_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
+  TransferClock clock_;
+  TrainerStats stats_;
 };
 
 }  // namespace millrace::tools

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -12,9 +13,11 @@
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "ps/transport/inproc.h"
+#include "tools/ps/job_report.h"
 #include "tools/ps/server_job.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
+#include "tools/run/progress.h"
 
 namespace millrace::tools {
 namespace {
@@ -81,7 +84,9 @@ class Cluster {
 
  private:
   Status open_servers();
-  Status run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered);
+  Status run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered,
+                     TrainerStats& stats);
+  Status write_report(const std::vector<TrainerStats>& trainers);
   void stop_servers() {
     transport_->close();
     for (const auto& server : servers_) server->stop();
@@ -111,8 +116,8 @@ Status Cluster::open_servers() {
   return Ok();
 }
 
-Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results,
-                            NamedValues& gathered) {
+Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered,
+                            TrainerStats& stats) {
   const TrainerJob::Files files{folder_.program("trainer", id), folder_.startup("trainer", id),
                                 folder_.slices(), options_.params};
   PsFlags flags = options_.ps;
@@ -124,15 +129,35 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results,
                                               .optimize = options_.optimize,
                                               .files_root = options_.allow_dir},
                                              transport_));
+  if (!options_.ps.report.empty()) job->keep_stats();
+  // Trainer 0 stands for all of them; they go at one pace.
+  const std::optional<ProgressMode> mode = progress_mode(options_.progress);
+  const bool shows = id == 0 && mode && !tool_.common().quiet;
+  Progress progress(shows ? *mode : ProgressMode::kNever);
+  ProgressState state;
+  state.steps = static_cast<int64_t>(feeds.size());
+  state.epoch = state.epochs = 1;
   NamedValues values;
   for (size_t k = 0; k < feeds.size(); ++k) {
     MILLRACE_RETURN_IF_ERROR(
         job->step(static_cast<int64_t>(k), feeds[k], options_.fetches, values));
+    stats = job->stats();
+    state.step = static_cast<int64_t>(k) + 1;
+    state.examples = stats.examples * folder_.trainers;
+    state.loss = stats.losses.empty() ? std::nullopt : std::optional(stats.losses.back());
+    progress.update(state);
     for (auto& [name, value] : values)
       results[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
   }
+  if (shows) progress.finish(state);
   const bool gathers = id == 0 && !options_.save_persistables.empty();
   return job->finish(gathers ? &gathered : nullptr);
+}
+
+Status Cluster::write_report(const std::vector<TrainerStats>& trainers) {
+  if (options_.ps.report.empty()) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string page, make_job_report(folder_.path, trainers));
+  return tool_.write_file(options_.ps.report, page);
 }
 
 // The root of the trouble: an error of its own comes before one that says that a peer is gone.
@@ -155,6 +180,7 @@ StatusOr<int> Cluster::run() {
   std::vector<Status> results(servers + trainers);
   std::vector<NamedValues> outputs(trainers);
   NamedValues gathered;
+  std::vector<TrainerStats> stats(trainers);
   std::vector<std::thread> threads;
   for (size_t i = 0; i < servers; ++i) {
     threads.emplace_back([&, i] {
@@ -165,13 +191,15 @@ StatusOr<int> Cluster::run() {
   for (size_t t = 0; t < trainers; ++t) {
     threads.emplace_back([&, t] {
       Status& result = results[servers + t];
-      result = run_trainer(static_cast<int>(t), feeds[t], outputs[t], gathered);
+      result = run_trainer(static_cast<int>(t), feeds[t], outputs[t], gathered, stats[t]);
       // the others would wait for this one
       if (!result.ok()) stop_servers();
     });
   }
   for (std::thread& thread : threads) thread.join();
   MILLRACE_RETURN_IF_ERROR(first_cause(results));
+  tool_.log(LogLevel::kInfo, job_summary(stats));
+  MILLRACE_RETURN_IF_ERROR(write_report(stats));
   NamedValues all;
   for (NamedValues& output : outputs) all.merge(output);
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(all));

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "executor/observer.h"
+#include "framework/base/status.h"
+
+namespace millrace::tools {
+
+/// What one trainer of a job has done and where its time went.
+struct TrainerStats {
+  int trainer = 0;
+  std::string loss_name;       ///< empty if no single number was fetched
+  std::vector<double> losses;  ///< one a step
+  int64_t steps = 0;
+  int64_t examples = 0;
+  double seconds = 0;          ///< of all steps, wall
+  double compute_seconds = 0;  ///< in ops that talk to nobody, and between ops
+  double send_seconds = 0;     ///< handing gradients to the servers
+  double wait_seconds = 0;     ///< for values and for the others
+};
+
+/// The file that run-program --stats writes.
+std::string stats_json(const TrainerStats& stats);
+/// Reads it. Errors: kInvalidData naming the member.
+StatusOr<TrainerStats> parse_stats_json(const std::string& text);
+
+/// Tells the time of ops that send (send, split_byref and the like) and of those that wait (recv,
+/// barriers, look-ups on servers). Thread-safety: one run at a time.
+class TransferClock final : public executor::StepObserver {
+ public:
+  void before(const executor::Step& step) override;
+  Status after(const executor::Step& step, Value* const* table) override;
+  [[nodiscard]] double send_seconds() const { return send_; }
+  [[nodiscard]] double wait_seconds() const { return wait_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_;
+  double send_ = 0;
+  double wait_ = 0;
+};
+
+}  // namespace millrace::tools
