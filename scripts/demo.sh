@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the tools; trains a program, runs an inference model with what was learned, and cuts the training program of
-# a ResNet-50 for two parameter servers and two trainers.
+# Builds the tools; cuts a click-through-rate program for two parameter servers and two trainers and trains it on clicks
+# that follow a rule; trains a small program on one device and runs an inference model with what was learned; cuts the
+# training program of a ResNet-50.
 # usage: demo.sh [JOBS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,8 +11,22 @@ tools=build/release/tools
 out=build/demo
 
 cmake --preset release >/dev/null
-cmake --build --preset release --parallel "${1:-2}" --target transpile-program inspect-program run-program
+cmake --build --preset release --parallel "${1:-2}" --target transpile-program inspect-program run-program make_clicks
 mkdir -p $out
+
+echo
+echo "== clicks: 26 ids and 13 numbers each, and whether somebody clicked"
+build/release/bench/make_clicks --trainers 2 --steps 200 --batch 512 -o $out/clicks
+
+echo
+echo "== transpile: $data/ctr_dnn, a table of a million rows and four layers, for 2 servers and 2 trainers"
+$tools/transpile-program --program $data/ctr_dnn/main.pb --startup $data/ctr_dnn/startup.pb \
+  --pservers 127.0.0.1:6174,127.0.0.1:6175 --trainers 2 --trainer-id all --force -o $out/ctr
+
+echo
+echo "== train: 2 trainers and 2 servers in one process, step by step together"
+$tools/run-program --cluster inproc --transpiled $out/ctr --feed-steps $out/clicks/feeds.npz --steps 200 \
+  --fetch mean_0.tmp_0 --report $out/job.html --force
 
 # 13 columns and their target: 2 + sum of 0.1 * k * x_k, with noise of variance 0.01
 awk 'BEGIN {
@@ -50,4 +65,5 @@ $tools/inspect-program $out/resnet50/pserver_0/__model__ -o $out/pserver_0.txt -
 sed -n 1,25p $out/pserver_0.txt
 
 echo
-echo "Pictures: $PWD/$out/loss.svg (the loss), $PWD/$out/resnet50/report.html (who got what)"
+echo "Pages: $PWD/$out/job.html (the job: loss, rates, times, servers), $PWD/$out/ctr/report.html (who got what)"
+echo "Picture: $PWD/$out/loss.svg (the loss of the small program)"
