@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-BEGIN, END = "<!-- growth: begin -->", "<!-- growth: end -->"
+from page import write_table
+
 KEYS = ("load_ms", "plan_ms", "step_us", "rss_mb")
 
 
@@ -106,11 +107,7 @@ def main():
         print(json.dumps(row))
     text = table(rows)
     if args.write:
-        with open(args.write, encoding="utf-8") as file:
-            page = file.read()
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        with open(args.write, "w", encoding="utf-8") as file:
-            file.write(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        write_table(args.write, "growth", text)
     failures = missed(*rows)
     for line in failures:
         print(f"missed: {line}", file=sys.stderr)

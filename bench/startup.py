@@ -23,7 +23,8 @@ from run_step import batch
 
 import numpy as np
 
-BEGIN, END = "<!-- startup: begin -->", "<!-- startup: end -->"
+from page import write_table
+
 SHARE = {"ort": 0.25, "paddle_predictor": 0.12}
 
 
@@ -115,11 +116,7 @@ def main():
         print(json.dumps(row))
     text = table(rows)
     if args.write:
-        with open(args.write, encoding="utf-8") as file:
-            page = file.read()
-        before, after = page.split(BEGIN)[0], page.split(END)[1]
-        with open(args.write, "w", encoding="utf-8") as file:
-            file.write(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        write_table(args.write, "startup", text)
     else:
         print(text)
     failures = missed(rows)

@@ -10,7 +10,8 @@ median over the rounds of their ratio, beside the goal. Peak memory is that of t
 import argparse
 import json
 
-BEGIN, END = "<!-- steps: begin -->", "<!-- steps: end -->"
+from page import write_table
+
 GOALS = {"train": {"linreg": 0.2, "mlp": 0.5, "lenet": 0.45, "word2vec": 0.45, "ctr_dnn": 0.45, "ctr_dnn_adam": 0.5, "bert_mini": 0.45,
                    "resnet18_64": 0.65, "bert_base_l2": 0.55},
          "infer": {"mlp": 1.05, "resnet18_64": 0.9, "bert_mini": 1.0, "resnet50_224": 1.0, "mobilenet_224": 1.0}}
@@ -48,11 +49,7 @@ def main():
     if not args.write:
         print(text)
         return
-    with open(args.write, encoding="utf-8") as file:
-        page = file.read()
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    with open(args.write, "w", encoding="utf-8") as file:
-        file.write(f"{before}{BEGIN}\n{text}\n{END}{after}")
+    write_table(args.write, "steps", text)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,10 @@ import sys
 import tempfile
 import time
 
+from page import write_table
+
 LIMITS = {("fc_10k", 16): 600.0, ("fc_100k", 16): 6000.0}  # wall ms, goal G5
 LIMITS_MIB = {("fc_100k", 16): 2048}
-BEGIN, END = "<!-- transpile: begin -->", "<!-- transpile: end -->"
 
 
 def unpack(source, target):
@@ -118,11 +119,7 @@ def main():
         for name, pair, generate in cases:
             rows += [measure(tool, bench, name, pair, generate, s, rounds) for s in servers]
     if args.write:
-        with open(args.write, encoding="utf-8") as file:
-            text = file.read()
-        before, after = text.split(BEGIN)[0], text.split(END)[1]
-        with open(args.write, "w", encoding="utf-8") as file:
-            file.write(f"{before}{BEGIN}\n{table(rows)}\n{END}{after}")
+        write_table(args.write, "transpile", table(rows))
     missed = [r for r in rows if r["wall"] > (r["limit"] or r["wall"]) or r["peak_mib"] > (r["limit_mib"] or r["peak_mib"])]
     for r in missed:
         print(f"limit missed: {r['program']} with {r['servers']} servers took {r['wall']} ms of {r['limit']} and "
