@@ -3,9 +3,9 @@
 
     malformed.py --bin DIR [--corpus DIR] [--only WORD]
 
-DIR of --bin holds inspect-program and run-program. Each case of the corpus' index.json names files, an action and a
-verdict. Models are run with their parameters and feeds; where the fault is in the program or in a parameter file,
-inspect-program must find it, too. Cases with another action (checkpoints) are listed as not covered.
+DIR of --bin holds inspect-program, run-program and checkpoint. Each case of the corpus' index.json names files, an action
+and a verdict. Models are run with their parameters and feeds; where the fault is in the program or in a parameter file,
+inspect-program must find it, too. Checkpoints are verified. Cases with another action are listed as not covered.
 Of a judged case: the verdict, the words that the message must hold, 5 s, 1 GiB, no signal, no internal error.
 Exit status: 0 all judged cases pass, 1 some fail, 77 no corpus.
 """
@@ -23,6 +23,8 @@ REFUSED = {3, 6, 7}  # bad input, above a limit, not supported
 
 def commands_of(case, tools, corpus):
     """The commands that must each give the verdict; none where there is no command for the action yet."""
+    if case["action"] == "checkpoint_verify":
+        return [[os.path.join(tools, "checkpoint"), "verify", os.path.join(corpus, case["files"]["checkpoint"])]]
     if "model" not in case["files"] or case["action"] not in ("infer", "train", "transpile"):
         return []
     path = {name: os.path.join(corpus, file) for name, file in case["files"].items()}
@@ -63,7 +65,8 @@ def fault(case, status, text, peak):
         return f"ended by signal {-status}"
     if peak > RSS_MIB:
         return f"took {peak} MiB"
-    if status not in REFUSED | {0}:
+    refused = REFUSED | ({1} if case["action"] == "checkpoint_verify" else set())  # 1: it does not verify
+    if status not in refused | {0}:
         return f"exit {status}"
     if case["verdict"] == "accept":
         return None if status == 0 else "refused: " + text.strip().split("\n")[0][:200]
@@ -88,7 +91,7 @@ def main():
     if not os.path.exists(index):
         print(f"no corpus at {args.corpus}")
         return 77
-    for tool in ("inspect-program", "run-program"):
+    for tool in ("inspect-program", "run-program", "checkpoint"):
         if not os.access(os.path.join(args.bin, tool), os.X_OK):
             print(f"no {tool} in {args.bin}")
             return 1

@@ -72,20 +72,6 @@ ParamFacts facts_of(const std::string& name, const Tensor& tensor) {
   return facts;
 }
 
-void add_facts(const std::string& name, const Value& value, std::vector<ParamFacts>& out) {
-  if (const auto* const tensor = value.get_if<Tensor>()) out.push_back(facts_of(name, *tensor));
-  if (const auto* const rows = value.get_if<SelectedRows>()) {
-    out.push_back(facts_of(name, rows->value));
-    out.back().lod = fmt::format("rows of {}", rows->height);
-  }
-  if (const auto* const array = value.get_if<TensorArray>()) {
-    for (size_t i = 0; i < array->size(); ++i) {
-      if ((*array)[i].initialized())
-        out.push_back(facts_of(fmt::format("{}[{}]", name, i), (*array)[i]));
-    }
-  }
-}
-
 StatusOr<io::ParamValues> read_values(const Program& program, const std::string& path) {
   const std::string file = std::filesystem::path(path).filename().string();
   for (const io::ParamSpec& spec : io::persistables_of(program)) {
@@ -129,13 +115,27 @@ std::string table(const std::vector<Row>& rows) {
 
 }  // namespace
 
+void add_param_facts(const std::string& name, const Value& value, std::vector<ParamFacts>& facts) {
+  if (const auto* const tensor = value.get_if<Tensor>()) facts.push_back(facts_of(name, *tensor));
+  if (const auto* const rows = value.get_if<SelectedRows>()) {
+    facts.push_back(facts_of(name, rows->value));
+    facts.back().lod = fmt::format("rows of {}", rows->height);
+  }
+  if (const auto* const array = value.get_if<TensorArray>()) {
+    for (size_t i = 0; i < array->size(); ++i) {
+      if ((*array)[i].initialized())
+        facts.push_back(facts_of(fmt::format("{}[{}]", name, i), (*array)[i]));
+    }
+  }
+}
+
 StatusOr<std::vector<ParamFacts>> read_param_facts(
     const Program& program, const std::string& path,
     const std::function<bool(llvm::StringRef)>& wanted) {
   MILLRACE_ASSIGN_OR_RETURN(const io::ParamValues values, read_values(program, path));
   std::vector<ParamFacts> facts;
   for (const auto& [name, value] : values)
-    if (!wanted || wanted(name)) add_facts(name, value, facts);
+    if (!wanted || wanted(name)) add_param_facts(name, value, facts);
   return facts;
 }
 

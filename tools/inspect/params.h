@@ -34,6 +34,10 @@ StatusOr<std::vector<ParamFacts>> read_param_facts(
     const Program& program, const std::string& path,
     const std::function<bool(llvm::StringRef)>& wanted);
 
+/// Facts of one value, to the end of a list: one of a tensor or selected rows, one for each element
+/// of an array.
+void add_param_facts(const std::string& name, const Value& value, std::vector<ParamFacts>& facts);
+
 /// A table, a line a parameter, and a line with their sum.
 std::string params_text(const std::vector<ParamFacts>& facts);
 

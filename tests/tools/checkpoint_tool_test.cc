@@ -1,0 +1,217 @@
+// checkpoint as a process: every command, streams, exit codes, and files that compare equal to
+// those of the original, byte by byte.
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace millrace::tools {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr const char* kSeparate = "tests/data/models/fit_a_line_2018";
+constexpr const char* kCombined = "tests/data/models/linear/params";
+constexpr const char* kCombinedProgram = "tests/data/models/linear/__model__";
+constexpr const char* kOriginal = "tests/data/checkpoint_original";
+
+struct Result {
+  int code;
+  std::string out;  ///< stdout and stderr
+};
+
+class CheckpointTool : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("millrace_checkpoint_tool_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
+
+  static Result run(const std::string& arguments) {
+    const char* const folder = std::getenv("MILLRACE_BIN_DIR");
+    EXPECT_NE(folder, nullptr);
+    const std::string command =
+        std::string(folder == nullptr ? "." : folder) + "/checkpoint " + arguments + " 2>&1";
+    std::FILE* const pipe = ::popen(command.c_str(), "r");
+    Result result{-1, ""};
+    std::array<char, 4096> buffer{};
+    for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+      result.out.append(buffer.data(), got);
+    const int status = ::pclose(pipe);
+    result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return result;
+  }
+  static void succeed(const std::string& arguments) {
+    const Result result = run(arguments);
+    EXPECT_EQ(result.code, 0) << arguments << "\n" << result.out;
+  }
+  static std::string bytes(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  }
+  static void put(const std::string& path, const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  // A checkpoint of two vars in <folder>/ck/step-<step>.
+  void make_checkpoint(int step) const {
+    succeed(std::string("convert ") + kSeparate + " --to checkpoint -q --step " +
+            std::to_string(step) + " -o " + path("ck/step-" + std::to_string(step)));
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(CheckpointTool, ConvertsThereAndBack) {
+  const std::string program = std::string(" --program ") + kCombinedProgram;
+  const std::string combined = kCombined + program;
+  succeed("convert " + combined + " --to safetensors -o " + path("a.safetensors"));
+  succeed("convert " + path("a.safetensors") + " --to npz -o " + path("a.npz"));
+  succeed("convert " + path("a.npz") + " --to fluid-separate -o " + path("sep"));
+  succeed("convert " + path("sep") + " --to checkpoint -o " + path("c"));
+  succeed("convert " + path("c") + " --to fluid-combined -o " + path("back"));
+  EXPECT_EQ(bytes(path("back")), bytes(kCombined));
+  succeed(std::string("convert ") + kSeparate + " --to checkpoint -o " + path("d"));
+  succeed("convert " + path("d") + " --to fluid-separate -o " + path("again"));
+  for (const char* name : {"/fc_0.b_0", "/fc_0.w_0"})
+    EXPECT_EQ(bytes(path("again") + name), bytes(std::string(kSeparate) + name));
+}
+
+TEST_F(CheckpointTool, KeepsLodAndRows) {
+  const std::string folder = path("vars");
+  std::filesystem::create_directories(folder);
+  std::filesystem::copy("tests/data/params/lod2", folder + "/lod2");
+  succeed("convert " + folder + " --to safetensors -o " + path("l.safetensors"));
+  succeed("convert " + path("l.safetensors") + " --to fluid-separate -o " + path("lod"));
+  EXPECT_EQ(bytes(path("lod/lod2")), bytes("tests/data/params/lod2"));
+}
+
+TEST_F(CheckpointTool, ListsShowsAndRemoves) {
+  for (const int step : {1, 2, 10}) make_checkpoint(step);
+  std::filesystem::create_directories(path("ck/step-5"));
+  const Result list = run("list --json " + path("ck"));
+  EXPECT_EQ(list.code, 0);
+  const json rows = json::parse(list.out)["checkpoints"];
+  ASSERT_EQ(rows.size(), 4);
+  EXPECT_EQ(rows[3]["step"], 10);
+  EXPECT_EQ(rows[3]["tensors"], 2);
+  EXPECT_FALSE(rows[2]["complete"]);
+  EXPECT_THAT(run("list " + path("ck")).out, HasSubstr("complete"));
+  const Result show = run("show " + path("ck") + " fc_0.w_0");
+  EXPECT_THAT(show.out, AllOf(HasSubstr("[13, 1]"), HasSubstr("1.94002"),
+                              HasSubstr("part at [0, 0] of shape [13, 1]")));
+  const Result unknown = run("show " + path("ck") + " fc_0.w_1");
+  EXPECT_EQ(unknown.code, 3);
+  EXPECT_THAT(unknown.out, HasSubstr("did you mean 'fc_0.w_0'?"));
+  const json shown = json::parse(run("show -q --json --step 2 " + path("ck")).out);
+  EXPECT_EQ(shown["step"], 2);
+  EXPECT_EQ(shown["tensors"][1]["parts"][0]["shape"], json({13, 1}));
+  EXPECT_THAT(run("gc " + path("ck") + " --keep 1 --dry-run").out,
+              HasSubstr("would remove step 5, incomplete"));
+  succeed("gc " + path("ck") + " --keep 1");
+  EXPECT_EQ(json::parse(run("list --json " + path("ck")).out)["checkpoints"].size(), 1);
+}
+
+TEST_F(CheckpointTool, VerifiesAndFallsBack) {
+  make_checkpoint(1);
+  make_checkpoint(2);
+  succeed("verify " + path("ck"));
+  succeed("verify " + path("ck") + " --program " + kSeparate + "/__model__");
+  const Result other = run("verify " + path("ck") + " --program " + kCombinedProgram);
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.out, HasSubstr("'w': the program has this var, the checkpoint does not"));
+  const std::string file = path("ck/step-2/data-0-0.safetensors");
+  std::string content = bytes(file);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  put(file, content);
+  const Result flipped = run("verify -q --json " + path("ck"));
+  EXPECT_EQ(flipped.code, 1);
+  const json report = json::parse(flipped.out.substr(flipped.out.find("{\n")));
+  EXPECT_FALSE(report["ok"]);
+  EXPECT_EQ(report["findings"].size(), 2);
+  EXPECT_THAT(run("verify " + path("ck")).out,
+              AllOf(HasSubstr("data-0-0.safetensors, 'fc_0.w_0'"), HasSubstr("expected checksum")));
+  const Result good = run("show --last-good " + path("ck"));
+  EXPECT_EQ(good.code, 0);
+  EXPECT_THAT(good.out, AllOf(HasSubstr("skipped"), HasSubstr("step 1,")));
+  EXPECT_EQ(run("verify " + path("nothing")).code, 3);
+  put(path("cut.safetensors"), content.substr(0, 100));
+  EXPECT_EQ(run("verify " + path("cut.safetensors")).code, 1);
+}
+
+TEST_F(CheckpointTool, ReadsTheOriginalsOnlyToConvert) {
+  EXPECT_EQ(run(std::string("show ") + kOriginal).code, 2);
+  succeed(std::string("convert ") + kOriginal + " --to checkpoint -o " + path("c"));
+  EXPECT_THAT(run("show " + path("c")).out,
+              AllOf(HasSubstr("w_row   f32    [4, 8]"), HasSubstr("plain   i64    [3, 2]")));
+  for (const char* axis : {"0", "1"}) {
+    succeed("reshard " + path("c") + " --pservers a:1,b:1,c:1 --cut-whole --force --axis " + axis +
+            " --max-memory 40 -o " + path("c3"));
+    succeed("verify " + path("c3"));
+    succeed("diff " + path("c") + " " + path("c3"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(path("c3/manifest.json")));
+}
+
+TEST_F(CheckpointTool, ComparesWithTolerance) {
+  make_checkpoint(1);
+  succeed("convert " + path("ck/step-1") + " --to fluid-separate -o " + path("sep"));
+  std::string content = bytes(path("sep/fc_0.b_0"));
+  content[content.size() - 4] = static_cast<char>(content[content.size() - 4] ^ 1);  // one ulp
+  put(path("sep/fc_0.b_0"), content);
+  const Result differ = run("diff " + path("ck") + " " + path("sep"));
+  EXPECT_EQ(differ.code, 1);
+  EXPECT_THAT(differ.out, HasSubstr("fc_0.b_0: 1 elements differ"));
+  succeed("diff --rtol 1e-6 " + path("ck") + " " + path("sep"));
+  const json report = json::parse(run("diff -q --json " + path("ck") + " " + path("sep")).out);
+  EXPECT_EQ(report["differences"][0]["at"], 0);
+  EXPECT_THAT(
+      run(std::string("diff ") + path("ck") + " " + kCombined + " --program " + kCombinedProgram)
+          .out,
+      AllOf(HasSubstr("w: only in B"), HasSubstr("fc_0.w_0: only in A")));
+}
+
+TEST_F(CheckpointTool, ExportsAModel) {
+  make_checkpoint(1);
+  succeed("export " + path("ck") + " --model-dir " + kSeparate + " -o " + path("m"));
+  for (const char* name : {"/fc_0.b_0", "/fc_0.w_0", "/__model__"})
+    EXPECT_EQ(bytes(path("m") + name), bytes(std::string(kSeparate) + name));
+  succeed("export " + path("ck") + " --model-dir " + kSeparate +
+          " --params-filename __params__ -o " + path("m1"));
+  EXPECT_EQ(bytes(path("m1/__params__")), bytes(std::string(kSeparate) + "/fc_0.b_0") +
+                                              bytes(std::string(kSeparate) + "/fc_0.w_0"));
+  const Result missing = run(std::string("export ") + path("ck") +
+                             " --model-dir tests/data/models/linear -o " + path("m2"));
+  EXPECT_EQ(missing.code, 3);
+  EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
+}
+
+TEST_F(CheckpointTool, RefusesWrongUse) {
+  const Result unknown = run("verfy x");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.out, HasSubstr("did you mean 'verify'?"));
+  EXPECT_EQ(run("diff a").code, 2);
+  EXPECT_EQ(run("convert " + std::string(kSeparate)).code, 2);
+  EXPECT_EQ(run("convert " + std::string(kCombined) + " --to npz -o " + path("x")).code, 2);
+  make_checkpoint(1);
+  EXPECT_EQ(run("reshard " + path("ck") + " -o " + path("y")).code, 2);
+  EXPECT_EQ(run("reshard " + path("ck") + " --ranks 2 -o " + path("ck/step-1")).code, 2);
+  EXPECT_EQ(run("gc " + path("ck") + " --keep 0").code, 2);
+  EXPECT_EQ(run("list " + path("nothing")).code, 3);
+}
+
+}  // namespace
+}  // namespace millrace::tools

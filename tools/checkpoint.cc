@@ -1,0 +1,25 @@
+// checkpoint: list, show, verify, cut anew, convert, export, compare and remove checkpoints.
+
+#include "tools/checkpoint/options.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;
+  Tool tool({.name = "checkpoint",
+             .purpose = "look after checkpoints and parameter files",
+             .examples = {"checkpoint list ckpt", "checkpoint show ckpt fc_0.w_0",
+                          "checkpoint verify ckpt --step 1200",
+                          "checkpoint reshard ckpt --pservers a:1,b:1,c:1 -o ckpt3/step-1200",
+                          "checkpoint convert model --to safetensors -o w.safetensors",
+                          "checkpoint export ckpt --model-dir infer -o served",
+                          "checkpoint diff ckpt/step-1 ckpt/step-2 --rtol 1e-6",
+                          "checkpoint gc ckpt --keep 5"},
+             .exit_codes = {{1, "it does not verify, or diff found differences"}},
+             .notes = {"A path is a folder with manifest.json, a folder of step-<n> folders, a "
+                       "safetensors file, an npz archive, a combined parameter file (with "
+                       "--program), a folder of one file a var, or a folder of the original's "
+                       "distributed checkpoints (*.metadata), which is read by a closed reader: "
+                       "nothing of its pickles is carried out."}});
+  CheckpointFlags flags;
+  add_checkpoint_options(tool, flags);
+  return tool.run(argc, argv, [&] { return run_checkpoint(tool, flags); });
+}

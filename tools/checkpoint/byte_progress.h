@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "tools/run/progress.h"
+
+namespace millrace::tools {
+
+/// How far a command is with its bytes, on stderr: a bar on a terminal, else a line every ten
+/// seconds. Thread-safe.
+class ByteProgress {
+ public:
+  /// \param total  bytes of the whole work; 0 if nobody knows
+  ByteProgress(ProgressMode mode, std::string what, uint64_t total);
+  ByteProgress(const ByteProgress&) = delete;
+  ByteProgress& operator=(const ByteProgress&) = delete;
+  /// Ends the bar.
+  ~ByteProgress();
+
+  void add(uint64_t bytes);
+  /// add() for whoever takes a function; this object must outlive it.
+  [[nodiscard]] std::function<void(uint64_t)> callback();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void show(bool last);
+
+  ProgressMode mode_;
+  std::string what_;
+  uint64_t total_;
+  std::mutex mutex_;
+  uint64_t done_ = 0;
+  Clock::time_point start_;
+  Clock::time_point shown_;
+  bool visible_ = false;
+};
+
+/// "verify  [######......]  50%  512.0 MiB  900.0 MiB/s  eta 3s"; without a total no bar.
+std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t total,
+                               double seconds);
+/// "1.5 GiB", "13 B".
+std::string byte_text(uint64_t bytes);
+
+}  // namespace millrace::tools

@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/json_writer.h"
+#include "framework/base/text.h"
+#include "io/checkpoint/folder.h"
+#include "tools/checkpoint/byte_progress.h"
+#include "tools/checkpoint/options.h"
+#include "tools/checkpoint/source.h"
+#include "tools/common/program_options.h"
+#include "tools/inspect/params.h"
+
+namespace millrace::tools {
+namespace {
+
+// One line of `list`.
+struct Row {
+  io::CheckpointEntry entry;
+  std::string time;   // of the manifest; empty if there is none
+  std::string wrong;  // why a manifest cannot be read
+  int64_t ranks = 0;
+  size_t tensors = 0;
+  uint64_t bytes = 0;
+};
+
+std::string modification_time(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return {};
+  return utc_time(std::chrono::system_clock::from_time_t(facts.st_mtime));
+}
+
+Row row_of(const io::CheckpointEntry& entry) {
+  Row row;
+  row.entry = entry;
+  if (!entry.complete) return row;
+  row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
+  const auto checkpoint = io::Checkpoint::open(entry.folder);
+  if (!checkpoint.ok()) {
+    row.wrong = checkpoint.status().message();
+    return row;
+  }
+  row.ranks = checkpoint->manifest().world_size;
+  row.tensors = checkpoint->manifest().tensors.size();
+  row.bytes = checkpoint->manifest().bytes();
+  return row;
+}
+
+std::string list_text(const std::vector<Row>& rows) {
+  std::string out = fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", "step", "time",
+                                "complete", "ranks", "tensors", "bytes");
+  for (const Row& row : rows) {
+    const char* const state = !row.entry.complete ? "no" : row.wrong.empty() ? "yes" : "damaged";
+    out += fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", row.entry.step, row.time,
+                       state, row.ranks, row.tensors, row.bytes);
+    if (!row.wrong.empty()) out += fmt::format("{:>14}{}\n", "", printable(row.wrong));
+  }
+  return out;
+}
+
+std::string list_json(const std::vector<Row>& rows, const std::string& path) {
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.checkpoints").member("version", 1);
+  out.end_object().member("folder", path).key("checkpoints").begin_array();
+  for (const Row& row : rows) {
+    out.begin_object().member("step", row.entry.step).member("folder", row.entry.folder);
+    out.member("complete", row.entry.complete).member("readable", row.wrong.empty());
+    if (!row.wrong.empty()) out.member("error", row.wrong);
+    if (!row.time.empty()) out.member("time", row.time);
+    out.member("ranks", row.ranks).member("tensors", static_cast<uint64_t>(row.tensors));
+    out.member("bytes", row.bytes).end_object();
+  }
+  return out.end_array().end_object().take();
+}
+
+// ---- show
+
+void write_dims(JsonWriter& out, const char* key, const Dims& dims) {
+  out.key(key).begin_array().inline_array();
+  for (const int64_t dim : dims) out.value(dim);
+  out.end_array();
+}
+
+std::string dims_text(const Dims& dims) {
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string tensor_text(const io::Manifest& manifest, const io::StoredTensor& tensor,
+                        const std::vector<ParamFacts>& facts) {
+  std::string out = params_text(facts);
+  for (const io::StoredChunk& chunk : tensor.chunks) {
+    out +=
+        fmt::format("  part at {} of shape {}: bytes {} to {} of {}\n", dims_text(chunk.box.offset),
+                    dims_text(chunk.box.shape), chunk.data.begin, chunk.data.end,
+                    printable(manifest.files[static_cast<size_t>(chunk.data.file)].name));
+  }
+  return out;
+}
+
+void write_facts(JsonWriter& out, const ParamFacts& facts) {
+  out.begin_object().member("name", facts.name).member("dtype", dtype_name(facts.dtype));
+  write_dims(out, "dims", facts.dims);
+  if (!facts.lod.empty()) out.member("lod", facts.lod);
+  out.member("bytes", facts.bytes);
+  if (facts.has_range)
+    out.member("min", facts.min).member("max", facts.max).member("mean", facts.mean);
+  out.member("nan", facts.nan);
+}
+
+std::string show_json(const std::string& path, const std::vector<ParamFacts>& facts,
+                      const io::Manifest* manifest) {
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.checkpoint").member("version", 1);
+  out.end_object().member("path", path);
+  if (manifest != nullptr) {
+    out.member("step", manifest->step).member("ranks", static_cast<int64_t>(manifest->world_size));
+    out.key("user").begin_object();
+    for (const auto& [name, text] : manifest->user) out.member(name, text);
+    out.end_object().key("records").begin_array();
+    for (const io::StoredRecord& record : manifest->records) {
+      out.begin_object().member("name", record.name);
+      out.member("rank", static_cast<int64_t>(record.rank));
+      out.member("bytes", record.data.size()).end_object();
+    }
+    out.end_array();
+  }
+  out.key("tensors").begin_array();
+  for (const ParamFacts& fact : facts) {
+    write_facts(out, fact);
+    const io::StoredTensor* const tensor =
+        manifest == nullptr ? nullptr : manifest->find(fact.name);
+    if (tensor != nullptr) {
+      out.key("parts").begin_array();
+      for (const io::StoredChunk& chunk : tensor->chunks) {
+        out.begin_object();
+        write_dims(out, "offset", chunk.box.offset);
+        write_dims(out, "shape", chunk.box.shape);
+        out.member("file", manifest->files[static_cast<size_t>(chunk.data.file)].name);
+        out.member("begin", chunk.data.begin).member("end", chunk.data.end).end_object();
+      }
+      out.end_array();
+    }
+    out.end_object();
+  }
+  return out.end_array().end_object().take();
+}
+
+std::string show_head(const io::Manifest& manifest) {
+  std::string out =
+      fmt::format("step {}, {} rank{}, {} file{}, {}\n", manifest.step, manifest.world_size,
+                  manifest.world_size == 1 ? "" : "s", manifest.files.size(),
+                  manifest.files.size() == 1 ? "" : "s", byte_text(manifest.bytes()));
+  for (const auto& [name, text] : manifest.user)
+    out += fmt::format("note {}: {}\n", printable(name), printable(text));
+  for (const io::StoredRecord& record : manifest.records) {
+    out += fmt::format("record {} of rank {}: {} bytes\n", printable(record.name), record.rank,
+                       record.data.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
+  const std::string& path = flags.paths[0];
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return NotFound("no such folder").in_file(path);
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(path));
+  std::vector<Row> rows;
+  for (const io::CheckpointEntry& entry : entries) rows.push_back(row_of(entry));
+  MILLRACE_RETURN_IF_ERROR(
+      tool.write_output(tool.common().json ? list_json(rows, path) : list_text(rows)));
+  return kDone;
+}
+
+StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto source, open_source(tool, flags, flags.paths[0]));
+  std::optional<io::Checkpoint> checkpoint;
+  if (source->form() == "checkpoint") {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
+                              resolve_checkpoint(tool, flags, flags.paths[0]));
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::open(folder));
+  }
+  const auto wanted = name_globs(flags.vars);
+  std::vector<ParamFacts> facts;
+  {
+    ByteProgress progress(
+        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "show",
+        source->bytes());
+    for (const std::string& name : source->names()) {
+      if (flags.paths.size() > 1 ? name != flags.paths[1] : wanted && !wanted(name)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const Value value, source->load(name));
+      const size_t before = facts.size();
+      add_param_facts(name, value, facts);
+      for (size_t i = before; i < facts.size(); ++i)
+        progress.add(static_cast<uint64_t>(facts[i].bytes));
+    }
+  }
+  if (flags.paths.size() > 1 && facts.empty()) {
+    const std::vector<std::string> names = source->names();
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    const std::string nearest = nearest_name(flags.paths[1], views);
+    Status status =
+        NotFound("no tensor {}", millrace::quoted(flags.paths[1])).in_file(flags.paths[0]);
+    return nearest.empty()
+               ? std::move(status)
+               : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+  }
+  const io::Manifest* const manifest = checkpoint ? &checkpoint->manifest() : nullptr;
+  std::string text;
+  if (tool.common().json) {
+    text = show_json(flags.paths[0], facts, manifest);
+  } else if (flags.paths.size() > 1 && manifest != nullptr) {
+    text = tensor_text(*manifest, *manifest->find(flags.paths[1]), facts);
+  } else {
+    text = (manifest == nullptr ? std::string() : show_head(*manifest)) + params_text(facts);
+  }
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,157 @@
+#include "tools/checkpoint/options.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "io/checkpoint/folder.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Command {
+  std::string_view name;
+  size_t least;
+  size_t most;
+  const char* usage;
+  StatusOr<int> (*run)(Tool&, const CheckpointFlags&);
+};
+
+constexpr std::array<Command, 8> kCommands = {{
+    {"list", 1, 1, "list DIR", checkpoint_list},
+    {"show", 1, 2, "show PATH [TENSOR]", checkpoint_show},
+    {"verify", 1, 64, "verify PATH...", checkpoint_verify},
+    {"reshard", 1, 1, "reshard DIR --pservers LIST -o OUT", checkpoint_reshard},
+    {"convert", 1, 1, "convert PATH --to FORM -o OUT", checkpoint_convert},
+    {"export", 1, 64, "export PATH... --model-dir DIR -o OUT", checkpoint_export},
+    {"diff", 2, 2, "diff A B", checkpoint_diff},
+    {"gc", 1, 1, "gc DIR --keep N", checkpoint_gc},
+}};
+
+void add_source_options(CLI::App& app, CheckpointFlags& flags) {
+  app.option_defaults()->group("What is read");
+  app.add_option("--step", flags.step, "of a folder of checkpoints; else the newest complete one")
+      ->type_name("N")
+      ->default_str("");
+  app.add_flag("--last-good", flags.last_good, "the newest one that verifies; says which");
+  app.add_option("--from", flags.from, "form of the input")
+      ->type_name("FORM")
+      ->check(CLI::IsMember({"auto", "checkpoint", "safetensors", "npz", "fluid-combined",
+                             "fluid-separate", "original"})
+                  .description(""));
+  app.add_option("--program", flags.program, "program that the values belong to")
+      ->type_name("FILE");
+  app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
+      ->type_name("GLOB,...");
+  app.add_option("--unique-id", flags.unique_id, "which save of an original checkpoint")
+      ->type_name("N")
+      ->default_str("");
+}
+
+void add_output_options(CLI::App& app, CheckpointFlags& flags) {
+  app.option_defaults()->group("What is written");
+  app.add_option("--to", flags.to, "form of the output")
+      ->type_name("FORM")
+      ->check(
+          CLI::IsMember({"checkpoint", "safetensors", "npz", "fluid-combined", "fluid-separate"})
+              .description(""));
+  app.add_option("--model-dir", flags.model_dir, "export: folder of the inference program")
+      ->type_name("DIR");
+  app.add_option("--params-filename", flags.params_filename,
+                 "export: one combined file of this name; else one file a var")
+      ->type_name("NAME");
+  app.add_option("--pservers", flags.pservers, "reshard: endpoints of the new servers")
+      ->type_name("LIST");
+  app.add_option("--ranks", flags.ranks, "reshard: or their number")
+      ->type_name("N")
+      ->default_str("")
+      ->check(CLI::Range(0, 65536).description(""));
+  app.add_option("--axis", flags.axis, "reshard: axis that tensors are cut on")
+      ->type_name("N")
+      ->check(CLI::Range(0, 15).description(""));
+  app.add_flag("--cut-whole", flags.cut_whole, "reshard: cut tensors that were whole, too");
+  app.add_option("--rows", flags.rows, "reshard: rows of tables by remainder or neighbours")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"remainder", "neighbours"}).description(""));
+  app.add_option("--max-memory", flags.max_memory, "reshard: bytes of tensors held at a time")
+      ->type_name("BYTES")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50U).description(""));
+  app.add_flag("!--no-sync", flags.sync, "do not wait for the disk");
+}
+
+}  // namespace
+
+void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
+  CLI::App& app = tool.app();
+  app.add_option("COMMAND", flags.command,
+                 "list, show, verify, reshard, convert, export, diff or gc")
+      ->required()
+      ->group("Arguments");
+  app.add_option("PATHS", flags.paths, "files and folders")->group("Arguments");
+  add_source_options(app, flags);
+  add_output_options(app, flags);
+  app.option_defaults()->group("diff and gc");
+  app.add_option("--rtol", flags.rtol, "diff: relative difference that counts as none")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--atol", flags.atol, "diff: absolute difference that counts as none")
+      ->type_name("X")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--keep", flags.keep, "gc: complete checkpoints that stay")->type_name("N");
+  app.add_flag("--all-incomplete", flags.all_incomplete,
+               "gc: also incomplete ones that are newer; when nobody writes");
+  app.add_flag("--dry-run", flags.dry_run, "gc: only say what would go");
+  app.option_defaults()->group("Options");
+  tool.rare(app.add_option("--progress", flags.progress, "auto, never or json")
+                ->type_name("HOW")
+                ->check(CLI::IsMember({"auto", "never", "json"}).description("")));
+}
+
+StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
+  const auto* const command = std::ranges::find(kCommands, flags.command, &Command::name);
+  if (command == kCommands.end()) {
+    std::vector<std::string_view> names;
+    for (const Command& each : kCommands) names.push_back(each.name);
+    const std::string nearest = nearest_name(flags.command, names);
+    Status status(StatusCode::kUsage,
+                  fmt::format("unknown command {}", millrace::quoted(flags.command)));
+    return nearest.empty()
+               ? std::move(status).with_hint("checkpoint --help shows what there is")
+               : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+  }
+  if (flags.paths.size() < command->least || flags.paths.size() > command->most) {
+    return Status(StatusCode::kUsage, fmt::format("expected checkpoint {}, found {} paths",
+                                                  command->usage, flags.paths.size()));
+  }
+  return command->run(tool, flags);
+}
+
+StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
+                                         const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path + "/" + std::string(io::kManifestName), error)) return path;
+  if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
+  if (flags.last_good) {
+    MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last, io::open_last_checkpoint(path));
+    for (const Status& status : last.skipped)
+      tool.log(LogLevel::kWarning,
+               "skipped: " + status.location().to_string() + ": " + status.message());
+    tool.log(LogLevel::kInfo, "reads " + last.checkpoint.folder());
+    return last.checkpoint.folder();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(path));
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const bool wanted = flags.step < 0 ? entry->complete : entry->step == flags.step;
+    if (wanted) return entry->folder;
+  }
+  if (flags.step >= 0)
+    return NotFound("there is no checkpoint of step {}", flags.step).in_file(path);
+  return NotFound("no checkpoint: there is no {} and no complete step-<n>", io::kManifestName)
+      .in_file(path);
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+
+/// Options of the tool `checkpoint`.
+struct CheckpointFlags {
+  std::string command;             ///< list, show, verify, ...
+  std::vector<std::string> paths;  ///< what stands behind it
+  int64_t step = -1;               ///< of a folder of checkpoints; -1: the newest complete one
+  bool last_good = false;          ///< the newest one that verifies
+  std::string from = "auto";
+  std::string to;
+  std::string program;  ///< names and dims of parameter files
+  std::string model_dir;
+  std::string params_filename;
+  std::string vars;  ///< globs
+  int64_t unique_id = -1;
+  std::string pservers;
+  int ranks = 0;
+  int64_t axis = 0;
+  bool cut_whole = false;
+  std::string rows = "remainder";
+  int64_t max_memory = int64_t{64} << 20U;
+  bool sync = true;
+  int keep = 5;
+  bool all_incomplete = false;
+  bool dry_run = false;
+  double rtol = 0;
+  double atol = 0;
+  std::string progress = "auto";
+};
+
+/// Adds the options to the tool.
+void add_checkpoint_options(Tool& tool, CheckpointFlags& flags);
+
+/// Runs the command that the flags name. Errors: kUsage for an unknown one and for another number
+/// of paths than it takes; those of the command.
+StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags);
+
+/// The folder with a manifest that a path means: itself, or the sub-folder `step-<n>` that --step
+/// names, --last-good finds, or that is the newest complete one; which one is logged.
+/// Errors: kNotFound.
+StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
+                                         const std::string& path);
+
+/// The commands; each checks its own flags.
+StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_export(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags);
+StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags);
+
+}  // namespace millrace::tools

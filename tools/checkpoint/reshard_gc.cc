@@ -1,0 +1,89 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/json_writer.h"
+#include "io/checkpoint/folder.h"
+#include "io/checkpoint/reshard.h"
+#include "tools/checkpoint/byte_progress.h"
+#include "tools/checkpoint/options.h"
+
+namespace millrace::tools {
+namespace {
+
+StatusOr<int> wanted_ranks(const CheckpointFlags& flags) {
+  if (flags.pservers.empty() == (flags.ranks == 0))
+    return Status(StatusCode::kUsage, "reshard: give one of --pservers and --ranks");
+  if (flags.ranks > 0) return flags.ranks;
+  if (flags.pservers.front() == ',' || flags.pservers.back() == ',' ||
+      flags.pservers.find(",,") != std::string::npos)
+    return Status(StatusCode::kUsage, "--pservers: an endpoint is empty");
+  return static_cast<int>(std::ranges::count(flags.pservers, ',')) + 1;
+}
+
+void write_entries(JsonWriter& out, const char* key,
+                   const std::vector<io::CheckpointEntry>& entries) {
+  out.key(key).begin_array();
+  for (const io::CheckpointEntry& entry : entries) {
+    out.begin_object().member("step", entry.step).member("folder", entry.folder);
+    out.member("complete", entry.complete).end_object();
+  }
+  out.end_array();
+}
+
+}  // namespace
+
+StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const int ranks, wanted_ranks(flags));
+  if (tool.common().output.empty())
+    return Status(StatusCode::kUsage, "reshard: -o says which folder is written");
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
+                            resolve_checkpoint(tool, flags, flags.paths[0]));
+  MILLRACE_ASSIGN_OR_RETURN(const auto from,
+                            io::Checkpoint::open(folder, {.threads = tool.common().threads}));
+  ByteProgress progress(
+      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "reshard",
+      from.manifest().bytes());
+  io::ReshardOptions options;
+  options.ranks = ranks;
+  options.axis = flags.axis;
+  options.cut_whole = flags.cut_whole;
+  options.rows_by_remainder = flags.rows == "remainder";
+  options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
+  options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  options.save.sync = flags.sync;
+  options.save.block_bytes = from.manifest().block_bytes;
+  options.save.progress = progress.callback();
+  MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));
+  tool.log(LogLevel::kInfo,
+           fmt::format("{} ranks -> {} ranks, {} tensors, {}", from.manifest().world_size, ranks,
+                       from.manifest().tensors.size(), byte_text(from.manifest().bytes())));
+  return kDone;
+}
+
+StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
+  if (flags.keep < 1) return Status(StatusCode::kUsage, "--keep: expected at least 1");
+  MILLRACE_ASSIGN_OR_RETURN(
+      const io::Garbage garbage,
+      io::collect_garbage(flags.paths[0], flags.keep, flags.all_incomplete, flags.dry_run));
+  if (tool.common().json) {
+    JsonWriter out;
+    out.begin_object();
+    out.key("schema").begin_object().member("name", "millrace.checkpoint_gc");
+    out.member("version", 1).end_object().member("dry_run", flags.dry_run);
+    write_entries(out, "removed", garbage.removed);
+    write_entries(out, "kept", garbage.kept);
+    MILLRACE_RETURN_IF_ERROR(tool.write_output(out.end_object().take()));
+    return kDone;
+  }
+  std::string text;
+  for (const io::CheckpointEntry& entry : garbage.removed) {
+    text += fmt::format("{} step {}{}\n", flags.dry_run ? "would remove" : "removed", entry.step,
+                        entry.complete ? "" : ", incomplete");
+  }
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
+  return kDone;
+}
+
+}  // namespace millrace::tools

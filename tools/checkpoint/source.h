@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/tensor/value.h"
+#include "tools/checkpoint/options.h"
+
+namespace millrace::tools {
+
+/// Named values in a file or folder of some form.
+class TensorSource {
+ public:
+  TensorSource() = default;
+  TensorSource(const TensorSource&) = delete;
+  TensorSource& operator=(const TensorSource&) = delete;
+  virtual ~TensorSource();
+
+  /// Sorted, each once.
+  [[nodiscard]] virtual std::vector<std::string> names() const = 0;
+  /// A value of names(). Errors: kInvalidData, kIo, kResource.
+  [[nodiscard]] virtual StatusOr<Value> load(const std::string& name) const = 0;
+  /// Bytes of all values, about; for progress.
+  [[nodiscard]] virtual uint64_t bytes() const = 0;
+  /// "checkpoint", "safetensors", ...
+  [[nodiscard]] virtual std::string form() const = 0;
+};
+
+/// Opens what a path means. flags.from "auto" finds the form by content: a folder with a manifest
+/// or with step-<n> sub-folders, a folder of the original's distributed checkpoint, a safetensors
+/// file, an npz archive; a file of another kind is a combined parameter file, which needs
+/// flags.program for its names, and any other folder has one file a var.
+///
+/// Sources of a checkpoint, of safetensors and of the original's checkpoints hold one value in
+/// memory at a time, others all.
+/// Errors: kNotFound, kInvalidData, kUsage for a combined file without program.
+StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const CheckpointFlags& flags,
+                                                    const std::string& path);
+
+}  // namespace millrace::tools

@@ -1,0 +1,153 @@
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/json_writer.h"
+#include "io/checkpoint/folder.h"
+#include "io/model_folder.h"
+#include "tools/checkpoint/byte_progress.h"
+#include "tools/checkpoint/options.h"
+#include "tools/checkpoint/source.h"
+#include "tools/common/program_options.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What was looked at, and what is wrong with it.
+struct Outcome {
+  std::vector<std::string> looked_at;
+  std::vector<Status> wrong;
+};
+
+Status in_checkpoint(Status status, const std::string& folder, const std::string& var) {
+  Location location;
+  location.file = folder;
+  location.var = var;
+  return std::move(status).at(std::move(location));
+}
+
+// The vars of a program that the checkpoint must have, with their dtypes and dims.
+void check_program(const Program& program, const io::Checkpoint& checkpoint, Outcome& outcome) {
+  for (const io::ParamSpec& spec : io::persistables_of(program)) {
+    const io::StoredTensor* const stored = checkpoint.manifest().find(spec.name);
+    const auto report = [&](Status status) {
+      outcome.wrong.push_back(in_checkpoint(std::move(status), checkpoint.folder(), spec.name));
+    };
+    if (stored == nullptr) {
+      report(NotFound("the program has this var, the checkpoint does not"));
+      continue;
+    }
+    if (spec.dtype && *spec.dtype != stored->dtype) {
+      report(InvalidData("expected dtype {}, found {}", dtype_name(*spec.dtype),
+                         dtype_name(stored->dtype)));
+    }
+    const bool rows = stored->kind == io::StoredTensor::Kind::kSelectedRows;
+    if (!spec.dims || rows) continue;
+    bool fits = spec.dims->size() == stored->dims.size();
+    for (size_t i = 0; fits && i < stored->dims.size(); ++i)
+      fits = (*spec.dims)[i] == -1 || (*spec.dims)[i] == stored->dims[i];
+    if (!fits) {
+      report(InvalidData("expected shape [{}], found [{}]", fmt::join(*spec.dims, ", "),
+                         fmt::join(stored->dims, ", ")));
+    }
+  }
+}
+
+void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::string& folder,
+                   const Program* program, Outcome& outcome) {
+  outcome.looked_at.push_back(folder);
+  const auto checkpoint = io::Checkpoint::open(folder, {.threads = tool.common().threads});
+  if (!checkpoint.ok()) {
+    outcome.wrong.push_back(checkpoint.status());
+    return;
+  }
+  ByteProgress progress(
+      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
+      "verify " + folder, checkpoint->manifest().bytes());
+  for (Status& status : checkpoint->verify(progress.callback()))
+    outcome.wrong.push_back(std::move(status));
+  if (program != nullptr) check_program(*program, *checkpoint, outcome);
+}
+
+// Files without checksums: what can be read is right.
+void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
+                 Outcome& outcome) {
+  outcome.looked_at.push_back(path);
+  const auto source = open_source(tool, flags, path);
+  if (!source.ok()) {
+    outcome.wrong.push_back(source.status());
+    return;
+  }
+  for (const std::string& name : (*source)->names()) {
+    const auto value = (*source)->load(name);
+    if (!value.ok()) outcome.wrong.push_back(value.status());
+  }
+}
+
+Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
+                   const Program* program, Outcome& outcome) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
+  const bool folder = fs::is_directory(path, error);
+  if (folder && fs::exists(path + "/" + std::string(io::kManifestName), error)) {
+    verify_folder(tool, flags, path, program, outcome);
+    return Ok();
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, folder
+                                                    ? io::list_checkpoints(path)
+                                                    : StatusOr(std::vector<io::CheckpointEntry>()));
+  if (!folder || entries.empty()) {
+    verify_file(tool, flags, path, outcome);
+    return Ok();
+  }
+  bool any = false;
+  for (const io::CheckpointEntry& entry : entries) {
+    if (!entry.complete || (flags.step >= 0 && entry.step != flags.step)) continue;
+    any = true;
+    verify_folder(tool, flags, entry.folder, program, outcome);
+  }
+  if (any) return Ok();
+  return NotFound("there is no complete checkpoint").in_file(path);
+}
+
+std::string verify_json(const Outcome& outcome) {
+  JsonWriter out;
+  out.begin_object();
+  out.key("schema").begin_object().member("name", "millrace.checkpoint_verify");
+  out.member("version", 1).end_object().member("ok", outcome.wrong.empty());
+  out.key("looked_at").begin_array();
+  for (const std::string& path : outcome.looked_at) out.value(path);
+  out.end_array().key("findings").begin_array();
+  for (const Status& status : outcome.wrong) {
+    out.begin_object().member("code", status_code_name(status.code()));
+    out.member("message", status.message());
+    if (!status.location().file.empty()) out.member("file", status.location().file);
+    if (!status.location().var.empty()) out.member("var", status.location().var);
+    out.end_object();
+  }
+  return out.end_array().end_object().take();
+}
+
+}  // namespace
+
+StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags) {
+  std::unique_ptr<Program> program;
+  // A combined file needs the program for its names.
+  if (!flags.program.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(program, read_program(tool, flags.program));
+  }
+  Outcome outcome;
+  for (const std::string& path : flags.paths)
+    MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, path, program.get(), outcome));
+  for (const Status& status : outcome.wrong) tool.report(status);
+  if (tool.common().json) MILLRACE_RETURN_IF_ERROR(tool.write_output(verify_json(outcome)));
+  if (!outcome.wrong.empty()) return kAnswerIsNo;
+  for (const std::string& path : outcome.looked_at) tool.log(LogLevel::kInfo, path + " verifies");
+  return kDone;
+}
+
+}  // namespace millrace::tools
