@@ -1,0 +1,134 @@
+#include "executor/inference_model.h"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "executor/feed_targets.h"
+#include "framework/base/errors.h"
+#include "framework/export.h"
+#include "framework/read_program.h"
+#include "io/paths.h"
+#include "io/persistables.h"
+#include "transpiler/pass_manager.h"
+#include "transpiler/register_all.h"
+
+namespace millrace::executor {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Development builds of the original write 0; the newest release that is known is 3.x.
+constexpr int64_t kVersionsEnd = 4'000'000;
+
+StatusOr<InferenceModel> model_of(std::unique_ptr<Program> program, const std::string& file) {
+  if (const std::optional<int64_t> version = program->version();
+      version && (*version < 0 || *version >= kVersionsEnd))
+    return InvalidProgram("unsupported program version {}", *version).in_file(file);
+  InferenceModel model;
+  model.program = std::move(program);
+  model.feeds = targets_of(*model.program, "feed");
+  model.fetches = targets_of(*model.program, "fetch");
+  return model;
+}
+
+Status run_passes(Program& program, const ops::OpRegistry& registry,
+                  transpiler::Pipeline pipeline) {
+  transpiler::PassRegistry passes;
+  transpiler::register_all_passes(passes);
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
+                            transpiler::PassManager::create(passes, std::move(pipeline)));
+  transpiler::PassContext context(registry);
+  transpiler::PassManagerOptions options;
+  options.check_changes = false;
+  return manager.run(program, context, options).status();
+}
+
+// The last component, as the original takes it: names never lead out of the folder.
+std::string base_name(const std::string& name) {
+  return fs::path(name).filename().string();
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Program>> make_inference_program(const Program& program,
+                                                          const ops::OpRegistry& registry,
+                                                          const std::vector<std::string>& feeds,
+                                                          const std::vector<std::string>& fetches) {
+  if (fetches.empty()) return InvalidArgument("fetches: expected at least one var, found none");
+  for (const std::vector<std::string>* const names : {&feeds, &fetches}) {
+    for (const std::string& name : *names) {
+      if (program.root().find_var(name) != nullptr) continue;
+      Location location;
+      location.var = name;
+      return InvalidArgument("the program has no such var in block 0").at(std::move(location));
+    }
+  }
+  std::unique_ptr<Program> pruned = program.clone();
+  transpiler::Pipeline pipeline;
+  pipeline.steps.push_back({"remove-feed-fetch", {}});
+  pipeline.steps.push_back({"prune", {{"targets", fetches}, {"feeds", feeds}}});
+  pipeline.steps.push_back({"set-is-test", {}});
+  pipeline.steps.push_back({"add-feed-fetch", {{"feeds", feeds}, {"fetches", fetches}}});
+  MILLRACE_RETURN_IF_ERROR(run_passes(*pruned, registry, std::move(pipeline)));
+  return pruned;
+}
+
+Status save_inference_model(const std::string& folder, const Program& program,
+                            const ops::OpRegistry& registry, const Scope& scope,
+                            const std::vector<std::string>& feeds,
+                            const std::vector<std::string>& fetches,
+                            const SaveModelOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> pruned,
+                            make_inference_program(program, registry, feeds, fetches));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path,
+                            io::make_path_below(folder, options.model_filename));
+  if (!options.program_only) {
+    io::SaveVarsOptions save;
+    save.filename = options.params_filename;
+    save.save.replace = options.replace;
+    MILLRACE_RETURN_IF_ERROR(io::save_persistables(scope, *pruned, folder, save).status());
+  }
+  return write_file_atomically(path, export_program(*pruned), options.replace);
+}
+
+StatusOr<ModelBytes> inference_model_bytes(const Program& program, const ops::OpRegistry& registry,
+                                           const Scope& scope,
+                                           const std::vector<std::string>& feeds,
+                                           const std::vector<std::string>& fetches) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> pruned,
+                            make_inference_program(program, registry, feeds, fetches));
+  ModelBytes bytes;
+  MILLRACE_ASSIGN_OR_RETURN(bytes.params, io::persistables_to_memory(scope, *pruned));
+  bytes.program = export_program(*pruned);
+  return bytes;
+}
+
+StatusOr<InferenceModel> load_inference_model(const std::string& folder, Scope& scope,
+                                              const std::string& model_filename,
+                                              const std::string& params_filename) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return NotFound("there is no such folder").in_file(folder);
+  const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(path));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(program), path));
+  MILLRACE_RETURN_IF_ERROR(
+      io::load_persistables(scope, *model.program, folder, base_name(params_filename)));
+  return model;
+}
+
+StatusOr<InferenceModel> load_inference_model_bytes(std::string program, std::string_view params,
+                                                    Scope& scope) {
+  const std::string name = "program in memory";
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> read,
+                            read_program_bytes(std::move(program), name));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(read), name));
+  if (params.empty() && !io::vars_where(*model.program, io::is_persistable).empty())
+    return InvalidArgument("the program has parameters, but their bytes are not given");
+  if (!params.empty())
+    MILLRACE_RETURN_IF_ERROR(io::persistables_from_memory(scope, *model.program, params));
+  return model;
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+
+#include "framework/base/errors.h"
+#include "io/checkpoint/file_calls.h"
+
+namespace millrace::testing {
+
+/// Bytes of a fuzzer as a file.
+class MemoryReadable final : public io::ReadableFile {
+ public:
+  MemoryReadable(const void* data, size_t size)
+      : path_("fuzzed"), bytes_(static_cast<const char*>(data), size) {}
+  [[nodiscard]] const std::string& path() const override { return path_; }
+  [[nodiscard]] uint64_t size() const override { return bytes_.size(); }
+  Status read(uint64_t offset, std::span<std::byte> to) const override {
+    if (offset > bytes_.size() || to.size() > bytes_.size() - offset)
+      return InvalidData("the end of the file").in_file(path_);
+    if (!to.empty()) std::memcpy(to.data(), bytes_.data() + offset, to.size());
+    return Ok();
+  }
+
+ private:
+  std::string path_;
+  std::string bytes_;
+};
+
+/// Ends the process if something does not hold that must.
+inline void require(bool holds, const char* what) {
+  if (holds) return;
+  std::cerr << "violated: " << what << std::endl;
+  std::abort();
+}
+
+}  // namespace millrace::testing
