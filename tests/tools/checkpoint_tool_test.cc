@@ -41,11 +41,12 @@ class CheckpointTool : public testing::Test {
 
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
-  static Result run(const std::string& arguments) {
+  static Result run(const std::string& arguments) { return run_tool("checkpoint " + arguments); }
+  static Result run_tool(const std::string& arguments) {
     const char* const folder = std::getenv("MILLRACE_BIN_DIR");
     EXPECT_NE(folder, nullptr);
     const std::string command =
-        std::string(folder == nullptr ? "." : folder) + "/checkpoint " + arguments + " 2>&1";
+        std::string(folder == nullptr ? "." : folder) + "/" + arguments + " 2>&1";
     std::FILE* const pipe = ::popen(command.c_str(), "r");
     Result result{-1, ""};
     std::array<char, 4096> buffer{};
@@ -197,6 +198,45 @@ TEST_F(CheckpointTool, ExportsAModel) {
                              " --model-dir tests/data/models/linear -o " + path("m2"));
   EXPECT_EQ(missing.code, 3);
   EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
+}
+
+// A training run that stops and goes on ends with the same bits as one that never stopped.
+TEST_F(CheckpointTool, RunsGoOnExactly) {
+  std::ofstream data(path("d.csv"));
+  for (int i = 0; i < 40; ++i) {
+    for (int k = 0; k < 14; ++k) data << (k == 0 ? "" : ",") << (i * 31 + k * 17) % 23 * 0.05;
+    data << "\n";
+  }
+  data.close();
+  const std::string train =
+      "run-program --program tests/data/fit_a_line/main.pb --startup "
+      "tests/data/fit_a_line/startup.pb --columns x=0:12,y=13 --batch-size 10 --seed 3 -q --data " +
+      path("d.csv");
+  const std::string save = " --save-every 3 --checkpoint-dir " + path("ck");
+  const auto trained = [&](const std::string& rest) {
+    const Result result = run_tool(train + rest);
+    EXPECT_EQ(result.code, 0) << result.out;
+  };
+  trained(" --epochs 4 --save-persistables " + path("whole.npz"));
+  trained(" --epochs 2 --resume auto" + save);
+  put(path("ck/step-6/data-0-0.safetensors"), "damaged");
+  trained(" --epochs 4 --resume auto --save-persistables " + path("again.npz") + save);
+  succeed("diff " + path("whole.npz") + " " + path("again.npz"));
+  const json rows = json::parse(run("list --json " + path("ck")).out)["checkpoints"];
+  ASSERT_EQ(rows.size(), 5);
+  EXPECT_EQ(rows[4]["step"], 15);
+  succeed("verify " + path("ck"));
+  trained(" --epochs 4 --resume " + path("ck/step-12") + " --save-persistables " +
+          path("last.npz"));
+  succeed("diff " + path("whole.npz") + " " + path("last.npz"));
+  EXPECT_EQ(run_tool(train + " --resume " + path("none")).code, 3);
+  EXPECT_EQ(run_tool(train + " --resume auto").code, 2);
+  EXPECT_EQ(run_tool(train + " --save-every 2").code, 2);
+  // A disk that refuses does not stop training unless it is asked to.
+  put(path("file"), "x");
+  const std::string nowhere = " --save-every 3 --checkpoint-dir " + path("file");
+  trained(nowhere);
+  EXPECT_EQ(run_tool(train + nowhere + " --fail-on-save-error").code, 3);
 }
 
 TEST_F(CheckpointTool, RefusesWrongUse) {

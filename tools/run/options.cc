@@ -95,6 +95,22 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--save-params", options.save_params,
                  "persistable vars in the original's format: a folder (one file a var) or a file")
       ->type_name("PATH");
+  app.option_defaults()->group("Checkpoints");
+  app.add_option("--save-every", options.save_every, "steps between checkpoints")
+      ->type_name("N")
+      ->default_str("")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--checkpoint-dir", options.checkpoint_dir, "folder of the checkpoints")
+      ->type_name("DIR");
+  app.add_option("--keep-last", options.keep_last, "checkpoints that stay; 0 is all")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber.description(""));
+  app.add_option("--resume", options.resume,
+                 "go on from a checkpoint, or with auto from the last good one of the folder")
+      ->type_name("auto|PATH");
+  app.add_flag("--fail-on-save-error", options.fail_on_save_error,
+               "end if a checkpoint cannot be saved");
+  app.option_defaults()->group("Data");
   app.add_option("--curve", options.curve, "picture (SVG) of the first fetch over the steps")
       ->type_name("FILE");
   app.option_defaults()->group("How");

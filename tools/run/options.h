@@ -50,6 +50,11 @@ struct RunOptions {
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
   std::string save_params;
+  int64_t save_every = 0;  ///< steps between checkpoints; 0: none
+  std::string checkpoint_dir;
+  int keep_last = 5;
+  std::string resume;  ///< "auto", a checkpoint or a folder of them
+  bool fail_on_save_error = false;
   std::string batch;
   int64_t benchmark = 0;
   int64_t warmup = 3;

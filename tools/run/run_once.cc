@@ -11,6 +11,7 @@
 #include "io/model_folder.h"
 #include "io/npy.h"
 #include "tools/run/check_against.h"
+#include "tools/run/checkpoints.h"
 #include "tools/run/feeder.h"
 #include "tools/run/loss_curve.h"
 #include "tools/run/parallel.h"
@@ -69,9 +70,11 @@ struct Outcome {
 };
 
 // Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
-StatusOr<Outcome> run_steps(Session& session, const RunOptions& options, Feeder& feeder,
-                            const std::vector<std::string>& fetches, Progress& progress) {
+StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
+                            Feeder& feeder, const std::vector<std::string>& fetches,
+                            Progress& progress) {
   Outcome outcome;
+  RunCheckpoints checkpoints(tool, options);
   const bool prefixed = !feeder.has_data() && (feeder.steps() > 1 || feeder.has_step_feeds());
   ProgressState state;
   state.steps = feeder.steps();
@@ -80,6 +83,7 @@ StatusOr<Outcome> run_steps(Session& session, const RunOptions& options, Feeder&
   NamedValues values;
   for (int64_t step = 0; step < feeder.steps(); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
+    if (step < session.first_step) continue;  // the feeds that a checkpoint has seen
     if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
       return feeder.steps() > 1 ? std::move(status).with_note(fmt::format("in step {}", step))
@@ -92,10 +96,12 @@ StatusOr<Outcome> run_steps(Session& session, const RunOptions& options, Feeder&
     state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
+    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1));
     if (!prefixed && step + 1 < feeder.steps()) continue;
     for (auto& [name, value] : values)
       outcome.results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
   }
+  MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
   if (feeder.steps() > 1) progress.finish(state);
   return outcome;
 }
@@ -172,6 +178,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   if (options.check_nan && (!options.profile.empty() || options.op_profile))
     return Status(StatusCode::kUsage, "--check-nan and --profile: give one of them");
+  if (options.save_every > 0 && options.checkpoint_dir.empty())
+    return Status(StatusCode::kUsage, "--save-every: --checkpoint-dir says where");
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
   if (options.op_profile && session.parallel != nullptr) {
     return Status(StatusCode::kUsage,
@@ -194,7 +202,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
   MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
-                            run_steps(session, options, feeder, fetches, progress));
+                            run_steps(tool, session, options, feeder, fetches, progress));
   if (options.print_plan) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.parallel == nullptr
                                                       ? session.prepared->plan_text()

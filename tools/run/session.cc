@@ -8,6 +8,7 @@
 #include "io/npy.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
+#include "tools/run/checkpoints.h"
 #include "tools/run/made_feed.h"
 #include "tools/run/parallel.h"
 
@@ -129,7 +130,8 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
     });
   };
   return options.save_params.empty() && options.save_persistables.empty() &&
-         options.allow_dir.empty() && llvm::none_of(options.fetches, shows_parameter);
+         options.save_every == 0 && options.allow_dir.empty() &&
+         llvm::none_of(options.fetches, shows_parameter);
 }
 
 }  // namespace
@@ -152,6 +154,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
                 .release_folded = may_release_folded(options, *session.program)});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
+  MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
   if (wants_parallel(options, devices)) {

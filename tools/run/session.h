@@ -21,6 +21,7 @@ struct Session {
   std::unique_ptr<Scope> scope;
   std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
   std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
+  int64_t first_step = 0;                                ///< steps that a checkpoint had done
   double load_ms = 0;                                    ///< reading program and parameters
   double plan_ms = 0;                                    ///< compiling
 };

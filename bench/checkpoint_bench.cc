@@ -1,0 +1,266 @@
+// Saving, loading and cutting anew against bare calls with the same bytes in the same folder and
+// run: one line of JSON for each, with the ratio of the speeds.
+//
+//   checkpoint_bench --folder DIR [--mib 1024] [--tensors 64] [--runs 5] [--check]
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "io/checkpoint/async_save.h"
+#include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/reshard.h"
+#include "io/checkpoint/save.h"
+
+namespace millrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string folder;
+  int64_t mib = 1024;
+  int tensors = 64;
+  int runs = 5;
+  bool check = false;
+};
+
+struct Sample {
+  double wall = 0;
+  double processor = 0;
+};
+
+double processor_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+int64_t peak_kib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss;
+}
+
+bool good(const Status& status) {
+  if (status.ok()) return true;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  return false;
+}
+
+Sample timed(const std::function<bool()>& body, bool& ok) {
+  const double processor = processor_seconds();
+  const auto begin = std::chrono::steady_clock::now();
+  ok = body() && ok;
+  return {std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+          processor_seconds() - processor};
+}
+
+Sample median(std::vector<Sample> samples) {
+  std::ranges::sort(samples, {}, &Sample::wall);
+  return samples[samples.size() / 2];
+}
+
+class Bench {
+ public:
+  explicit Bench(Options options) : options_(std::move(options)) {
+    const int64_t elements = (options_.mib << 18U) / options_.tensors;
+    for (int i = 0; i < options_.tensors; ++i) {
+      Value& value = values_.emplace_back();
+      ok_ = good(value.as<Tensor>().resize(DType::kFloat32, {elements / 64, 64})) && ok_;
+      auto* const data = value.as<Tensor>().data<float>();
+      for (int64_t k = 0; k < value.as<Tensor>().numel(); ++k)
+        data[k] = static_cast<float>(k * (i + 1));
+      state_.add("t" + std::to_string(i), value);
+      bytes_ += static_cast<uint64_t>(value.as<Tensor>().bytes());
+    }
+  }
+
+  bool run() {
+    for (const bool sync : {false, true}) {
+      compare(
+          sync ? "save, fsync" : "save", [&] { return raw_write(sync); },
+          [&] { return save(sync); });
+    }
+    compare(
+        "load, page cache", [&] { return raw_read(); }, [&] { return load(1); });
+    compare(
+        "load, page cache, 2 threads", [&] { return raw_read(); }, [&] { return load(2); });
+    compare(
+        "reshard 1 to 3", [&] { return raw_copy(); }, [&] { return reshard(); });
+    async();
+    fs::remove_all(path("raw"));
+    fs::remove_all(path("c"));
+    fs::remove_all(path("c3"));
+    return ok_;
+  }
+
+ private:
+  [[nodiscard]] std::string path(const std::string& name) const {
+    return options_.folder + "/checkpoint_bench." + name;
+  }
+
+  void compare(const std::string& name, const std::function<bool()>& bare,
+               const std::function<bool()>& ours) {
+    std::vector<Sample> left;
+    std::vector<Sample> right;
+    const int64_t before = peak_kib();
+    for (int i = 0; i < options_.runs; ++i) {
+      left.push_back(timed(bare, ok_));
+      right.push_back(timed(ours, ok_));
+    }
+    const Sample a = median(left);
+    const Sample b = median(right);
+    const double gib = static_cast<double>(bytes_) / static_cast<double>(1U << 30U);
+    fmt::print(
+        "{{\"name\": \"{}\", \"bytes\": {}, \"tensors\": {}, \"runs\": {}, \"median_s\": {:.4f}, "
+        "\"bare_s\": {:.4f}, \"speed_ratio\": {:.3f}, \"processor_s_per_gib\": {:.3f}, "
+        "\"bare_processor_s_per_gib\": {:.3f}, \"more_peak_mib\": {:.1f}}}\n",
+        name, bytes_, options_.tensors, options_.runs, b.wall, a.wall, a.wall / b.wall,
+        b.processor / gib, a.processor / gib, static_cast<double>(peak_kib() - before) / 1024);
+    std::fflush(stdout);
+  }
+
+  bool raw_write(bool sync) {
+    fs::remove(path("raw"));
+    const int fd = ::open(path("raw").c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
+    bool fine = fd >= 0;
+    for (const Value& value : values_) {
+      const Tensor& tensor = *value.get_if<Tensor>();
+      for (int64_t at = 0; fine && at < tensor.bytes();) {
+        const ssize_t done =
+            ::write(fd, tensor.raw() + at, static_cast<size_t>(tensor.bytes() - at));
+        fine = done > 0;
+        at += done;
+      }
+    }
+    if (sync) fine = ::fsync(fd) == 0 && fine;
+    return ::close(fd) == 0 && fine;
+  }
+
+  bool save(bool sync) {
+    fs::remove_all(path("c"));
+    io::CheckpointSaveOptions options;
+    options.sync = sync;
+    return good(io::save_state_dict(state_, path("c"), options));
+  }
+
+  bool raw_read() {
+    const int fd = ::open(path("raw").c_str(), O_RDONLY);
+    bool fine = fd >= 0;
+    for (Value& value : values_) {
+      auto& tensor = value.as<Tensor>();
+      for (int64_t at = 0; fine && at < tensor.bytes();) {
+        const ssize_t done =
+            ::read(fd, tensor.raw() + at, static_cast<size_t>(tensor.bytes() - at));
+        fine = done > 0;
+        at += done;
+      }
+    }
+    return ::close(fd) == 0 && fine;
+  }
+
+  bool load(int threads) {
+    auto checkpoint = io::Checkpoint::open(path("c"), {.threads = threads});
+    if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      auto& tensor = values_[i].as<Tensor>();
+      const io::Box box = io::Box::whole(tensor.dims());
+      const std::span<std::byte> to(tensor.raw(), static_cast<size_t>(tensor.bytes()));
+      if (!good(checkpoint->read_box("t" + std::to_string(i), box, to))) return false;
+    }
+    return true;
+  }
+
+  bool raw_copy() {
+    const int from = ::open(path("raw").c_str(), O_RDONLY);
+    const int to = ::open(path("raw2").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    std::vector<char> buffer(1U << 20U);
+    bool fine = from >= 0 && to >= 0;
+    while (fine) {
+      const ssize_t got = ::read(from, buffer.data(), buffer.size());
+      if (got == 0) break;
+      fine = got > 0 && ::write(to, buffer.data(), static_cast<size_t>(got)) == got;
+    }
+    ::close(from);
+    fine = ::close(to) == 0 && fine;
+    fs::remove(path("raw2"));
+    return fine;
+  }
+
+  bool reshard() {
+    fs::remove_all(path("c3"));
+    auto checkpoint = io::Checkpoint::open(path("c"));
+    if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
+    io::ReshardOptions options;
+    options.ranks = 3;
+    options.cut_whole = true;
+    options.max_memory_bytes = 8U << 20U;
+    options.save.sync = false;
+    const bool fine = good(io::reshard_checkpoint(*checkpoint, path("c3"), options));
+    fs::remove_all(path("c3"));
+    return fine;
+  }
+
+  // How long a step waits until its values are copied; the first time memory must be found.
+  void async() {
+    io::AsyncSaver saver;
+    std::vector<double> waits;
+    for (int i = 0; i < 3; ++i) {
+      fs::remove_all(path("c"));
+      const Sample start = timed(
+          [&] {
+            return good(saver.start(state_, [&](const io::LocalState& state) {
+              return io::save_state_dict(state, path("c"));
+            }));
+          },
+          ok_);
+      waits.push_back(start.wall);
+      ok_ = good(saver.wait()) && ok_;
+    }
+    fmt::print(
+        "{{\"name\": \"async start\", \"bytes\": {}, \"first_s\": {:.4f}, \"later_s\": {:.4f}}}\n",
+        bytes_, waits[0], std::min(waits[1], waits[2]));
+  }
+
+  Options options_;
+  std::deque<Value> values_;
+  io::LocalState state_;
+  uint64_t bytes_ = 0;
+  bool ok_ = true;
+};
+
+}  // namespace
+}  // namespace millrace
+
+int main(int argc, char** argv) {
+  millrace::Options options;
+  CLI::App app("saving and loading checkpoints against bare calls");
+  app.add_option("--folder", options.folder, "where the files go")->required();
+  app.add_option("--mib", options.mib, "bytes of all tensors")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--tensors", options.tensors, "how many there are")->check(CLI::Range(1, 4096));
+  app.add_option("--runs", options.runs, "of each; the median counts")->check(CLI::Range(1, 100));
+  app.add_flag("--check", options.check, "small and once: only that everything works");
+  CLI11_PARSE(app, argc, argv);
+  if (options.check) {
+    options.mib = 4;
+    options.runs = 1;
+    options.tensors = 3;
+  }
+  return millrace::Bench(options).run() ? 0 : 1;
+}

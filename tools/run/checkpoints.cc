@@ -1,0 +1,98 @@
+#include "tools/run/checkpoints.h"
+
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "io/checkpoint/folder.h"
+
+namespace millrace::tools {
+namespace {
+
+// Fills the persistable vars of the program. What has a value after the startup program must be
+// there; the others have theirs from the first step on.
+Status load(const io::Checkpoint& checkpoint, Session& session) {
+  std::vector<io::LoadTarget> targets;
+  for (const Var& var : session.program->root().vars()) {
+    if (!is_stored(var)) continue;
+    const std::string name = var.name().str();
+    const Value* const held = session.scope->find_local(name);
+    const bool needed = held != nullptr && held->initialized();
+    if (!needed && checkpoint.manifest().find(name) == nullptr) continue;
+    io::LoadTarget target;
+    target.name = name;
+    target.value = &session.scope->local(name);
+    if (var.spec().has_tensor()) {
+      target.dtype = var.dtype();
+      target.dims.emplace(var.dims().begin(), var.dims().end());
+    }
+    targets.push_back(std::move(target));
+  }
+  return io::load_state_dict(checkpoint, targets);
+}
+
+}  // namespace
+
+StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session) {
+  if (options.resume.empty()) return int64_t{0};
+  const io::CheckpointLoadOptions how{.threads = tool.common().threads};
+  if (options.resume != "auto") {
+    const auto entries = io::list_checkpoints(options.resume);
+    if (!entries.ok() || entries->empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, io::Checkpoint::open(options.resume, how));
+      MILLRACE_RETURN_IF_ERROR(load(checkpoint, session));
+      tool.log(LogLevel::kInfo, "goes on from " + checkpoint.folder());
+      return checkpoint.manifest().step;
+    }
+  } else if (options.checkpoint_dir.empty()) {
+    return Status(StatusCode::kUsage, "--resume auto: --checkpoint-dir says where checkpoints are");
+  }
+  const std::string& root = options.resume == "auto" ? options.checkpoint_dir : options.resume;
+  const auto last = io::open_last_checkpoint(root, true, how);
+  if (!last.ok()) {
+    // Nothing was ever saved: a run that begins.
+    MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root));
+    const bool any = std::ranges::any_of(entries, &io::CheckpointEntry::complete);
+    if (options.resume == "auto" && !any) return int64_t{0};
+    return last.status();
+  }
+  for (const Status& status : last->skipped)
+    tool.log(LogLevel::kWarning,
+             "skipped: " + status.location().to_string() + ": " + status.message());
+  MILLRACE_RETURN_IF_ERROR(load(last->checkpoint, session));
+  tool.log(LogLevel::kInfo, "goes on from " + last->checkpoint.folder());
+  return last->step;
+}
+
+Status RunCheckpoints::judge(Status status) const {
+  if (status.ok() || options_.fail_on_save_error) return status;
+  tool_.log(LogLevel::kWarning,
+            "no checkpoint: " + status.location().to_string() + ": " + status.message());
+  return Ok();
+}
+
+Status RunCheckpoints::after_step(const Session& session, int64_t done) {
+  if (options_.save_every <= 0 || done % options_.save_every != 0) return Ok();
+  io::LocalState state;
+  for (const Var& var : session.program->root().vars()) {
+    if (!is_stored(var)) continue;
+    const Value* const value = session.scope->find_local(var.name());
+    if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);
+  }
+  MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
+  return judge(saver_.start(state, [this, done](const io::LocalState& copy) -> Status {
+    io::CheckpointSaveOptions options;
+    options.replace = Replace::kYes;  // of a run that was continued from an older one
+    std::string warning;
+    MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(copy, options_.checkpoint_dir, done, options,
+                                                 options_.keep_last, &warning));
+    if (!warning.empty()) tool_.log(LogLevel::kWarning, warning);
+    return Ok();
+  }));
+}
+
+Status RunCheckpoints::finish() {
+  return judge(saver_.wait());
+}
+
+}  // namespace millrace::tools
