@@ -50,7 +50,7 @@ Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options) {
           "network keeps others out");
 }
 
-StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
+StatusOr<std::shared_ptr<GrpcShared>> make_grpc_shared(const GrpcOptions& options) {
   if (options.max_streams_per_connection < 1 || options.max_handler_threads < 1)
     return InvalidArgument("streams a connection and handler threads: expected at least 1");
   if (options.keepalive_time.count() < 1 || options.keepalive_timeout.count() < 1)
@@ -59,6 +59,11 @@ StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& opti
   auto shared = std::make_shared<GrpcShared>();
   shared->options = options;
   MILLRACE_ASSIGN_OR_RETURN(shared->credentials, make_credentials(options.tls));
+  return shared;
+}
+
+StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<GrpcShared> shared, make_grpc_shared(options));
   return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(std::move(shared)));
 }
 

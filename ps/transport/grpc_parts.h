@@ -66,6 +66,25 @@ struct GrpcShared {
   BufferPool pool;
 };
 
+/// Errors: as make_grpc_transport().
+StatusOr<std::shared_ptr<GrpcShared>> make_grpc_shared(const GrpcOptions& options);
+
+/// A server without a port of its own, which is given connections. Its end is as that of a
+/// listener. Thread-safety: all members.
+class GrpcGuests {
+ public:
+  GrpcGuests() = default;
+  GrpcGuests(const GrpcGuests&) = delete;
+  GrpcGuests& operator=(const GrpcGuests&) = delete;
+  virtual ~GrpcGuests() = default;
+
+  /// Serves a connected socket, which is taken over.
+  virtual void take(int fd) = 0;
+};
+
+StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(std::shared_ptr<GrpcShared> shared,
+                                                       Handler& handler);
+
 std::shared_ptr<Channel> make_grpc_channel(std::shared_ptr<GrpcShared> shared,
                                            const std::string& endpoint);
 StatusOr<std::unique_ptr<Listener>> make_grpc_listener(std::shared_ptr<GrpcShared> shared,

@@ -14,6 +14,7 @@
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
+#include <grpcpp/server_posix.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/method_handler.h>
 #include <grpcpp/support/sync_stream.h>
@@ -201,14 +202,19 @@ void PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMess
   }
 }
 
-class GrpcListener final : public Listener {
+// The service with its threads, with a port or without.
+class RunningServer {
  public:
-  GrpcListener(std::shared_ptr<GrpcShared> shared, Handler& handler)
+  RunningServer(std::shared_ptr<GrpcShared> shared, Handler& handler)
       : shared_(std::move(shared)), service_(*shared_, handler, calls_) {}
-  ~GrpcListener() override;
+  RunningServer(const RunningServer&) = delete;
+  RunningServer& operator=(const RunningServer&) = delete;
+  ~RunningServer();
 
-  [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
-  Status start(const std::string& endpoint);
+  // \param endpoint  empty: no port
+  // \returns the port it got
+  StatusOr<int> start(const std::string& endpoint);
+  grpc::Server* server() { return server_.get(); }
 
  private:
   void configure(grpc::ServerBuilder& builder);
@@ -216,12 +222,11 @@ class GrpcListener final : public Listener {
   std::shared_ptr<GrpcShared> shared_;
   ActiveCalls calls_;
   PsService service_;
-  std::string endpoint_;
   std::unique_ptr<grpc::Server> server_;
   std::thread watchdog_;
 };
 
-void GrpcListener::configure(grpc::ServerBuilder& builder) {
+void RunningServer::configure(grpc::ServerBuilder& builder) {
   const GrpcOptions& options = shared_->options;
   const auto ms = [](std::chrono::milliseconds time) { return static_cast<int>(time.count()); };
   builder.SetMaxReceiveMessageSize(static_cast<int>(kChunkBytes + 2 * kMaxHeadBytes));
@@ -246,28 +251,25 @@ void GrpcListener::configure(grpc::ServerBuilder& builder) {
   builder.RegisterService(&service_);
 }
 
-Status GrpcListener::start(const std::string& endpoint) {
+StatusOr<int> RunningServer::start(const std::string& endpoint) {
   grpc::ServerBuilder builder;
   configure(builder);
   int port = 0;
-  builder.AddListeningPort(endpoint, shared_->credentials.server, &port);
+  if (!endpoint.empty()) builder.AddListeningPort(endpoint, shared_->credentials.server, &port);
   server_ = builder.BuildAndStart();
-  if (server_ == nullptr || port == 0) {
+  if (server_ == nullptr || (!endpoint.empty() && port == 0)) {
     return Status(StatusCode::kDistributed, fmt::format("cannot listen at {}", endpoint))
         .with_hint("is the address one of this machine, and the certificate a good one?");
   }
-  MILLRACE_ASSIGN_OR_RETURN(Endpoint got, parse_endpoint(endpoint));
-  got.port = port;
-  endpoint_ = to_string(got);
   watchdog_ = std::thread([this] {
     const auto period = std::min<std::chrono::milliseconds>(std::chrono::seconds(1),
                                                             shared_->options.stall_timeout / 4);
     while (!calls_.sleep(period)) calls_.cancel_stalled(shared_->options.stall_timeout);
   });
-  return Ok();
+  return port;
 }
 
-GrpcListener::~GrpcListener() {
+RunningServer::~RunningServer() {
   if (server_ == nullptr) return;
   calls_.close();
   if (watchdog_.joinable()) watchdog_.join();
@@ -277,7 +279,42 @@ GrpcListener::~GrpcListener() {
   server_->Wait();
 }
 
+class GrpcListener final : public Listener {
+ public:
+  GrpcListener(std::shared_ptr<GrpcShared> shared, Handler& handler)
+      : running_(std::move(shared), handler) {}
+  [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
+  Status start(const std::string& endpoint) {
+    MILLRACE_ASSIGN_OR_RETURN(Endpoint got, parse_endpoint(endpoint));
+    MILLRACE_ASSIGN_OR_RETURN(got.port, running_.start(endpoint));
+    endpoint_ = to_string(got);
+    return Ok();
+  }
+
+ private:
+  RunningServer running_;
+  std::string endpoint_;
+};
+
+class Guests final : public GrpcGuests {
+ public:
+  Guests(std::shared_ptr<GrpcShared> shared, Handler& handler)
+      : running_(std::move(shared), handler) {}
+  Status start() { return running_.start("").status(); }
+  void take(int fd) override { grpc::AddInsecureChannelFromFd(running_.server(), fd); }
+
+ private:
+  RunningServer running_;
+};
+
 }  // namespace
+
+StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(std::shared_ptr<GrpcShared> shared,
+                                                       Handler& handler) {
+  auto guests = std::make_unique<Guests>(std::move(shared), handler);
+  MILLRACE_RETURN_IF_ERROR(guests->start());
+  return std::unique_ptr<GrpcGuests>(std::move(guests));
+}
 
 StatusOr<std::unique_ptr<Listener>> make_grpc_listener(std::shared_ptr<GrpcShared> shared,
                                                        const std::string& endpoint,

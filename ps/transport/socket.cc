@@ -150,6 +150,12 @@ bool Socket::is_quiet() const {
          (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
+bool Socket::starts_with(std::string_view bytes) const {
+  std::string got(bytes.size(), '\0');
+  const ssize_t count = recv(fd_, got.data(), got.size(), MSG_PEEK | MSG_WAITALL);
+  return count == static_cast<ssize_t>(bytes.size()) && got == bytes;
+}
+
 Status Socket::send(const OutgoingMessage& message) {
   std::vector<iovec> pieces;
   pieces.reserve(message.payload.size() + 1);

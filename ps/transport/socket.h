@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "framework/base/status.h"
@@ -36,6 +37,10 @@ class Socket {
 
   [[nodiscard]] bool is_open() const { return fd_ >= 0; }
   [[nodiscard]] int fd() const { return fd_; }
+  /// Gives the socket away.
+  int release() { return std::exchange(fd_, -1); }
+  /// True if the next bytes are these, once as many have come.
+  [[nodiscard]] bool starts_with(std::string_view bytes) const;
   /// The port it is bound to.
   [[nodiscard]] int port() const;
   /// Sends without delay, and notices a silent peer by itself: asked for a sign of life after the

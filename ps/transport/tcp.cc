@@ -33,13 +33,17 @@ class TcpTransport final : public Transport {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options) {
+StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options,
+                                                        TcpGuests guests) {
   if (options.tls)
     return InvalidArgument("plain TCP has no encryption").with_hint("use gRPC for mutual TLS");
   if (options.max_handler_threads < 1)
     return InvalidArgument("handler threads: expected at least 1");
   auto shared = std::make_shared<TcpShared>();
   shared->options = options;
+  if (guests == TcpGuests::kGrpc) {
+    MILLRACE_ASSIGN_OR_RETURN(shared->guests, make_grpc_shared(options));
+  }
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(shared)));
 }
 

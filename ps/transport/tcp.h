@@ -8,6 +8,9 @@
 
 namespace millrace::ps {
 
+/// Who else may call at the port of a TCP listener.
+enum class TcpGuests { kNone, kGrpc };
+
 /// Calls by plain TCP, with the messages of the gRPC transport: elements go from and into the
 /// memory of tensors without a copy in between, and a small call costs one system call each way.
 /// Measured against gRPC in bench/ps_wire_bench.cc. One connection carries one call at a time;
@@ -16,6 +19,7 @@ namespace millrace::ps {
 /// Of the options, those about streams, memory quota and the library of gRPC do not count;
 /// max_handler_threads is how many connections a server has. There is no encryption: options with
 /// TLS are refused. Errors: kInvalidArgument. Thread-safety: the transport and all it makes.
-StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options);
+StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& options,
+                                                        TcpGuests guests = TcpGuests::kNone);
 
 }  // namespace millrace::ps

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -23,6 +24,9 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kMoment{500};
 constexpr std::chrono::milliseconds kDrain{2000};
 constexpr uint64_t kLongestCallUs = 3600ULL * 1000 * 1000 * 1000;
+
+// What HTTP/2, and so gRPC, starts with.
+constexpr std::string_view kGrpcPreface = "PRI ";
 
 enum class Stage { kIdle, kReceiving, kHandling, kReplying, kGone };
 
@@ -48,6 +52,7 @@ class TcpListener final : public Listener {
   void serve(Connection& connection);
   bool serve_call(Connection& connection, std::span<std::byte> buffer, bool first);
   Status handle(const CallReader& reader, ReplyWriter& reply);
+  void hand_over(Connection& connection);
   void count(const CallReader& reader, uint64_t sent, bool ok, Clock::time_point begin) const;
   // Notes what a connection does. False if the server is about to end.
   bool note(Connection& connection, Stage stage);
@@ -55,6 +60,7 @@ class TcpListener final : public Listener {
 
   std::shared_ptr<TcpShared> shared_;
   Handler& handler_;
+  std::unique_ptr<GrpcGuests> guests_;
   std::string endpoint_;
   Socket listener_;
   std::thread acceptor_;
@@ -65,6 +71,9 @@ class TcpListener final : public Listener {
 };
 
 Status TcpListener::start(const Endpoint& endpoint) {
+  if (shared_->guests != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->guests, handler_));
+  }
   MILLRACE_ASSIGN_OR_RETURN(listener_, Socket::listen(endpoint));
   Endpoint got = endpoint;
   got.port = listener_.port();
@@ -143,7 +152,14 @@ bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer
   if (poll(&wait, 1, static_cast<int>(patience.count())) <= 0) return false;
   if (!note(connection, Stage::kReceiving)) return false;
   const auto begin = Clock::now();
-  if (first) socket.set_patience(options.stall_timeout);
+  if (first) {
+    socket.set_patience(options.handshake_timeout);
+    if (guests_ != nullptr && socket.starts_with(kGrpcPreface)) {
+      hand_over(connection);
+      return false;
+    }
+    socket.set_patience(options.stall_timeout);
+  }
   CallReader reader(shared_->pool, options.max_message_bytes);
   ReplyWriter answer(shared_->pool);
   const StatusOr<bool> received = socket.receive(reader, buffer);
@@ -159,6 +175,19 @@ bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer
   const bool sent = socket.send(message).ok();
   if (!received.ok()) socket.finish(buffer);
   return sent && received.ok();
+}
+
+// What speaks gRPC is served by gRPC, whose sockets do not block.
+void TcpListener::hand_over(Connection& connection) {
+  Socket guest;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    guest = std::move(connection.socket);
+  }
+  guest.set_patience(std::chrono::milliseconds(0));
+  const int fd = guest.release();
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL, 0) | O_NONBLOCK);
+  guests_->take(fd);
 }
 
 Status TcpListener::handle(const CallReader& reader, ReplyWriter& reply) {

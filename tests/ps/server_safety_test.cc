@@ -13,6 +13,7 @@
 #include "ps/transport/endpoint.h"
 #include "ps/transport/grpc.h"
 #include "ps/transport/tcp.h"
+#include "ps/transport/wire.h"
 #include "tests/ps/raw_socket.h"
 #include "tests/ps/wire_values.h"
 
@@ -324,9 +325,19 @@ TEST(Tcp, ConnectionsAreBounded) {
   EXPECT_TRUE(first->call(Request(), in(seconds(10)), reply).ok());
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, ServerTest,
-                         testing::Values(&make_grpc_transport, &make_tcp_transport),
-                         [](const auto& maker) { return maker.index == 0 ? "grpc" : "tcp"; });
+StatusOr<std::unique_ptr<Transport>> make_plain_tcp(const GrpcOptions& options) {
+  return make_tcp_transport(options);
+}
+
+StatusOr<std::unique_ptr<Transport>> make_auto(const GrpcOptions& options) {
+  return make_wire_transport(WireKind::kAuto, options);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Transports, ServerTest, testing::Values(&make_grpc_transport, &make_plain_tcp, &make_auto),
+    [](const auto& maker) {
+      return std::string(maker.index == 0 ? "grpc" : maker.index == 1 ? "tcp" : "auto");
+    });
 
 }  // namespace
 }  // namespace millrace::ps

@@ -14,6 +14,7 @@
 #include "ps/transport/grpc.h"
 #include "ps/transport/inproc.h"
 #include "ps/transport/tcp.h"
+#include "ps/transport/wire.h"
 #include "tests/ps/wire_values.h"
 
 namespace millrace::ps {
@@ -348,10 +349,33 @@ TEST_P(TransportTest, OneListenerAPlace) {
   EXPECT_THAT(second.status().message(), testing::AnyOf(HasSubstr("in use"), HasSubstr("already")));
 }
 
+// A server for both ways, called by gRPC.
+class Mixed final : public Transport {
+ public:
+  Mixed()
+      : server_(std::move(make_wire_transport(WireKind::kAuto, GrpcOptions())).value()),
+        client_(std::move(make_grpc_transport(GrpcOptions())).value()) {}
+  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
+    return client_->connect(endpoint);
+  }
+  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
+                                             Handler& handler) override {
+    return server_->listen(endpoint, handler);
+  }
+
+ private:
+  std::unique_ptr<Transport> server_;
+  std::unique_ptr<Transport> client_;
+};
+
+StatusOr<std::unique_ptr<Transport>> make_mixed() {
+  return std::unique_ptr<Transport>(std::make_unique<Mixed>());
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Transports, TransportTest,
     testing::Values(Kind{"grpc", [] { return make_grpc_transport(GrpcOptions()); }, "127.0.0.1:0"},
-                    Kind{"inproc", make_inproc, "server"},
+                    Kind{"inproc", make_inproc, "server"}, Kind{"mixed", make_mixed, "127.0.0.1:0"},
                     Kind{"tcp", [] { return make_tcp_transport(GrpcOptions()); }, "127.0.0.1:0"}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
