@@ -1,0 +1,142 @@
+// The status tool: what servers say as a table and as JSON, and the ones that say nothing.
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include "ps/metrics/exposer.h"
+#include "ps/transport/endpoint.h"
+#include "ps/transport/wire.h"
+
+namespace millrace::tools {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class Says final : public ps::Handler {
+ public:
+  explicit Says(std::string text) : text_(std::move(text)) {}
+  Status handle(const ps::Request& request, ps::Deadline, ps::ReplySink& reply) override {
+    EXPECT_EQ(request.method, ps::Method::kWatch);
+    reply.set_text(text_);
+    return Ok();
+  }
+
+ private:
+  std::string text_;
+};
+
+struct Result {
+  int code;
+  std::string out;
+};
+
+Result run(const std::string& arguments) {
+  const char* const folder = std::getenv("MILLRACE_BIN_DIR");
+  const std::string command =
+      std::string(folder == nullptr ? "." : folder) + "/status " + arguments;
+  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
+  Result result{-1, ""};
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    result.out.append(buffer.data(), got);
+  const int status = ::pclose(pipe);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+class StatusTool : public testing::Test {
+ protected:
+  std::string serve(const std::string& text) {
+    handlers_.push_back(std::make_unique<Says>(text));
+    listeners_.push_back(std::move(transport_->listen("127.0.0.1:0", *handlers_.back())).value());
+    return listeners_.back()->endpoint();
+  }
+
+  std::unique_ptr<ps::Transport> transport_ =
+      std::move(ps::make_wire_transport(ps::WireKind::kAuto, ps::GrpcOptions())).value();
+  std::vector<std::unique_ptr<Says>> handlers_;
+  std::vector<std::unique_ptr<ps::Listener>> listeners_;
+};
+
+constexpr const char* kServer =
+    R"({"endpoint":"x","job":"clicks","epoch":3,"mode":"sync","step":17,"vars":9,"trainers":[)"
+    R"({"trainer":0,"state":"live","step":18,"sent":true,"fetched":false,"silent_s":2,)"
+    R"("last":"send-barrier"}]})";
+
+TEST_F(StatusTool, ShowsServersAndTrainers) {
+  const std::string endpoint = serve(kServer);
+  const Result result = run("--pservers " + endpoint);
+  EXPECT_EQ(result.code, 0) << result.out;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("SERVER"), HasSubstr("clicks"), HasSubstr("sync"),
+                                HasSubstr("17"), HasSubstr("live"), HasSubstr("send-barrier")));
+  const Result json = run("--json --pservers " + endpoint);
+  EXPECT_EQ(json.code, 0);
+  EXPECT_THAT(json.out, AllOf(HasSubstr("\"answered\": true"), HasSubstr("\"step\": 17")));
+}
+
+TEST_F(StatusTool, NamesWhoDoesNotAnswer) {
+  const std::string there = serve(kServer);
+  const std::string gone = serve(kServer);
+  listeners_.pop_back();
+  const Result result = run("--timeout-ms 300 --pservers " + there + "," + gone);
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.out, HasSubstr("1 of 2 servers did not answer: " + gone));
+  EXPECT_THAT(result.out, HasSubstr("Connection refused"));
+  EXPECT_THAT(result.out, HasSubstr("clicks"));
+  const Result json = run("-q --json --timeout-ms 300 --pservers " + gone);
+  EXPECT_EQ(json.code, 5);
+  EXPECT_THAT(json.out, HasSubstr("\"answered\": false"));
+}
+
+TEST_F(StatusTool, OddAnswersDoNoHarm) {
+  for (const std::string& text :
+       {std::string(), std::string("[["), std::string(100000, '['),
+        std::string(R"({"job":"\u001b[31m","trainers":[1,{"state":[]}],"step":{}})")}) {
+    const Result result = run("--pservers " + serve(text));
+    EXPECT_EQ(result.code, 0) << result.out;
+    EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
+  }
+}
+
+TEST_F(StatusTool, UsageIsChecked) {
+  EXPECT_EQ(run("").code, 2);
+  EXPECT_EQ(run("--pservers nowhere").code, 5);
+  EXPECT_THAT(run("--pservers 127.0.0.1:1 --tls-ca absent.pem").out, HasSubstr("absent.pem"));
+}
+
+// Not of the tool, but beside it: the other way to watch a server.
+TEST(MetricsExposer, AnswersPrometheusAtLoopback) {
+  ps::Metrics metrics;
+  ps::count_call(metrics, "send", {10, 20, true, 0.5});
+  int port = 0;
+  {
+    Says handler("");
+    const auto transport =
+        std::move(ps::make_wire_transport(ps::WireKind::kTcp, ps::GrpcOptions())).value();
+    const auto listener = std::move(transport->listen("127.0.0.1:0", handler)).value();
+    port = ps::parse_endpoint(listener->endpoint())->port;
+    EXPECT_THAT(ps::MetricsExposer::start(port, metrics).status().message(),
+                testing::AnyOf(HasSubstr("in use"), HasSubstr("no prometheus-cpp")));
+  }
+  const auto exposer = ps::MetricsExposer::start(port, metrics);
+  if (exposer.status().code() == StatusCode::kUnimplemented) GTEST_SKIP() << "built without";
+  ASSERT_TRUE(exposer.ok()) << exposer.status().to_string();
+  const std::string command = "exec 3<>/dev/tcp/127.0.0.1/" + std::to_string(port) +
+                              "; printf \"GET /metrics HTTP/1.1\\r\\nHost: x\\r\\nConnection: "
+                              "close\\r\\n\\r\\n\" >&3; cat <&3";
+  std::FILE* const pipe = ::popen(("bash -c '" + command + "'").c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer{};
+  for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    out.append(buffer.data(), got);
+  ::pclose(pipe);
+  EXPECT_THAT(out, HasSubstr("millrace_ps_calls_total{method=\"send\"} 1"));
+}
+
+}  // namespace
+}  // namespace millrace::tools
