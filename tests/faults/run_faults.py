@@ -1,0 +1,319 @@
+#!/usr/bin/env python3
+"""Faults of processes and networks against a training job, and what has to come of them.
+
+    run_faults.py --bin-dir build/dev/tools [--case ../shared/goldens/ps_sync/linear_exact_3s4t] [--only F1,F5] [--rounds N] [--seed S] [--json]
+
+The job's gradients are whole numbers, so its result is the same bits in any order of sums: a fault that the job survives must leave
+exactly what a run without faults leaves, and one that it does not must end every process with an error that names what was lost, within
+the deadline. `--rounds 1` (default) is the short form; nightly runs use `--rounds 50`, which also draws the times of faults at random.
+Prints a line a fault. Exit status: 0 all as expected, 1 some not, 2 nothing could be run.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from job import Job, free_ports, merged  # noqa: E402
+
+STEPS = 30
+# A trainer that is silent for so long is lost. Long enough for a loaded machine, short enough for a test.
+SILENCE = ["--silence-timeout-ms", "4000"]
+QUICK = ["--deadline-ms", "8000", "--reconnect-timeout-ms", "2500"]
+LIMIT = 40  # seconds in which every process has to end, whatever happened
+
+
+class Failure(Exception):
+    pass
+
+
+def require(holds, what):
+    if not holds:
+        raise Failure(what)
+
+
+def tails(job):
+    return " | ".join(f"{p.label}: {p.lines[-1][:160] if p.lines else ''}" for p in job.processes[1:])
+
+
+def require_same(job, reference):
+    servers, trainers = job.wait_all(LIMIT)
+    require(trainers == [0] * len(trainers) and servers == [0] * len(servers),
+            f"exit codes of servers {servers}, trainers {trainers}: {tails(job)}")
+    after = job.load("after.npz")
+    for name, want in reference.items():
+        require(name in after and np.array_equal(after[name], want), f"'{name}' differs from the run without faults")
+
+
+def require_ended(job, codes, who):
+    """Everybody that is left has ended by himself, with exit code 5 or as told."""
+    require(None not in codes, f"{who} still run after {LIMIT} s: {tails(job)}")
+    require(all(c == 5 for c in codes), f"{who} ended with {codes}, expected 5: {tails(job)}")
+
+
+class Suite:
+    def __init__(self, args):
+        self.args, self.random, self.reference, self.total = args, random.Random(args.seed), None, 0
+
+    def job(self, server_flags=(), trainer_flags=(), steps=STEPS, proxies=True):
+        return Job(self.args.bin_dir, self.args.case, steps, [*SILENCE, *server_flags], merged(SILENCE, QUICK, trainer_flags)).prepare(proxies)
+
+    def result(self, job):
+        if self.reference is None:
+            self.reference = job.reference()
+        return self.reference
+
+    def slow(self, job, seconds=0.005):
+        """Stretches a job, so that there is a middle to hit."""
+        for proxy in job.proxies:
+            proxy.delay = seconds
+
+    def moment(self, job):
+        """Waits until some share of the bytes of a whole run has passed."""
+        if self.total == 0:
+            with self.job() as whole:
+                require_same(whole.start_all(), self.result(whole))
+                self.total = whole.passed_bytes()
+        job.wait_for_bytes(self.total * self.random.uniform(0.2, 0.7))
+
+    def f0_nothing(self):
+        """No fault: the processes leave what one process leaves."""
+        with self.job() as job:
+            require_same(job.start_all(), self.result(job))
+
+    # --- F1, F2: a process dies -------------------------------------------------------------------------------------
+
+    def f1_server_killed(self):
+        """kill -9 of a server: every trainer ends with the endpoint's name, the other servers end, too."""
+        with self.job() as job:
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            victim = self.random.randrange(len(job.servers))
+            job.servers[victim].signal(signal.SIGKILL)
+            servers, trainers = job.wait_all(LIMIT)
+            require_ended(job, trainers, "trainers")
+            require_ended(job, [c for i, c in enumerate(servers) if i != victim], "servers")
+            endpoint = job.proxies[victim].endpoint
+            require(any(endpoint in t.text for t in job.trainers), f"no trainer names {endpoint}: {tails(job)}")
+
+    def f2_trainer_killed(self):
+        """kill -9 of a trainer: the servers notice its silence and name it, everybody ends."""
+        with self.job() as job:
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            victim = self.random.randrange(len(job.trainers))
+            job.trainers[victim].signal(signal.SIGKILL)
+            servers, trainers = job.wait_all(LIMIT)
+            require_ended(job, servers, "servers")
+            require_ended(job, [c for t, c in enumerate(trainers) if t != victim], "trainers")
+            require(any(f"trainer {victim}" in s.text for s in job.servers), f"no server names trainer {victim}: {tails(job)}")
+
+    def f2_elastic(self):
+        """The same with --elastic: the others finish without it."""
+        with self.job(server_flags=["--elastic"], trainer_flags=["--deadline-ms", "20000"]) as job:
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            job.trainers[1].signal(signal.SIGKILL)
+            servers, trainers = job.wait_all(LIMIT)
+            codes = servers + [c for t, c in enumerate(trainers) if t != 1]
+            require(codes == [0] * len(codes), f"servers {servers}, trainers {trainers}: {tails(job)}")
+
+    # --- F4: slow is not dead ---------------------------------------------------------------------------------------
+
+    def f4_stopped(self):
+        """SIGSTOP of a trainer and of a server for a second, below the time-out: the result is that without faults."""
+        with self.job() as job:
+            want = self.result(job)
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            for victim in (self.random.choice(job.trainers), self.random.choice(job.servers)):
+                victim.signal(signal.SIGSTOP)
+                time.sleep(self.random.uniform(0.5, 1.5))
+                victim.signal(signal.SIGCONT)
+            require_same(job, want)
+
+    def f4_stopped_for_long(self):
+        """SIGSTOP of a trainer beyond the time-out: the job ends, and the trainer, awake again, ends with an error, too."""
+        with self.job() as job:
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            job.trainers[2].signal(signal.SIGSTOP)
+            until = time.monotonic() + LIMIT
+            others = [p.wait(until) for p in job.servers + [t for i, t in enumerate(job.trainers) if i != 2]]
+            require_ended(job, others, "the others")
+            job.trainers[2].signal(signal.SIGCONT)
+            require_ended(job, [job.trainers[2].wait(time.monotonic() + LIMIT)], "the one that was stopped")
+
+    # --- F5: the network --------------------------------------------------------------------------------------------
+
+    def f5_delay(self):
+        """20 ms each way."""
+        with self.job() as job:
+            want = self.result(job)
+            self.slow(job, 0.02)
+            require_same(job.start_all(), want)
+
+    def f5_rate(self):
+        """Slow lines."""
+        with self.job() as job:
+            want = self.result(job)
+            for proxy in job.proxies:
+                proxy.rate = 400_000
+            require_same(job.start_all(), want)
+
+    def cut(self, reset):
+        with self.job(trainer_flags=["--deadline-ms", "30000"]) as job:
+            want = self.result(job)
+            for proxy in job.proxies:
+                proxy.cut_after, proxy.reset, proxy.jitter_cut = 150_000, reset, random.Random(self.random.random())
+            job.start_all()
+            require_same(job, want)
+            require(sum(p.cuts for p in job.proxies) > 0, "no connection was cut")
+
+    def f5_cut(self):
+        """Every connection ends after some 150 kB, two steps, in the middle of a message: nothing is lost, nothing applied twice."""
+        self.cut(False)
+
+    def f5_reset(self):
+        """The same by RST."""
+        self.cut(True)
+
+    def f5_all_cut_at_once(self):
+        """All connections of a server end at once, several times."""
+        with self.job() as job:
+            want = self.result(job)
+            self.slow(job, 0.002)
+            job.start_all()
+            self.moment(job)
+            for _ in range(4):
+                self.random.choice(job.proxies).cut_all()
+                time.sleep(0.1)
+            require_same(job, want)
+
+    def f5_half_open(self):
+        """A server falls silent while its connections stand: the trainers end within their deadline and name it."""
+        with self.job() as job:
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            job.proxies[1].silence()
+            _, trainers = job.wait_all(LIMIT)
+            require_ended(job, trainers, "trainers")
+            require(any(job.proxies[1].endpoint in t.text for t in job.trainers), f"no trainer names {job.proxies[1].endpoint}: {tails(job)}")
+
+    def f5_silence_heals(self):
+        """The same for a second only: the result is that without faults."""
+        with self.job() as job:
+            want = self.result(job)
+            self.slow(job)
+            job.start_all()
+            self.moment(job)
+            job.proxies[0].silence()
+            time.sleep(1)
+            job.proxies[0].heal()
+            require_same(job, want)
+
+    # --- F12: the wrong peer ----------------------------------------------------------------------------------------
+
+    def f12_other_job(self):
+        """Servers of another job refuse the trainers, who say so."""
+        with self.job(server_flags=["--job", "clicks"], trainer_flags=["--job", "views"]) as job:
+            for i in range(len(job.servers)):
+                job.start_server(i)
+            trainer = job.start_trainer(0)
+            code = trainer.wait(time.monotonic() + LIMIT)
+            require(code not in (None, 0), f"exit code {code}: {trainer.text[-300:]}")
+            require("clicks" in trainer.text and "views" in trainer.text, f"the jobs are not named: {trainer.text[-300:]}")
+
+    # --- F13: at the start ------------------------------------------------------------------------------------------
+
+    def f13_trainers_first(self):
+        """Trainers start a second before the servers: start order does not matter."""
+        with self.job() as job:
+            want = self.result(job)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            time.sleep(1)
+            for i in range(len(job.servers)):
+                job.start_server(i, wait=False)
+            require_same(job, want)
+
+    def f13_port_in_use(self):
+        """A second server at the same port says which port, and exits with 5."""
+        with self.job(proxies=False) as job:
+            job.start_server(0)
+            first, second = job.servers[0], job.start_server(0, wait=False)
+            code = second.wait(time.monotonic() + LIMIT)
+            require(code == 5 and f"port {job.ports[0]}" in second.text, f"exit code {code}: {second.text[-300:]}")
+            require(first.p.poll() is None, "the first server has ended, too")
+
+    def f13_no_server(self):
+        """A server never comes: the trainer ends within its deadline and names it."""
+        with self.job(proxies=False) as job:
+            began = time.monotonic()
+            trainer = job.start_trainer(1)
+            code = trainer.wait(time.monotonic() + LIMIT)
+            took = time.monotonic() - began
+            require(code == 5 and took < 25, f"exit code {code} after {took:.1f} s: {trainer.text[-300:]}")
+            require(any(f"127.0.0.1:{p}" in trainer.text for p in job.ports), f"no endpoint in: {trainer.text[-300:]}")
+
+    def f13_no_such_host(self):
+        """A name that nobody can resolve."""
+        with self.job(proxies=False) as job:
+            server = job.start_server(0, wait=False, flags=["--endpoint", f"no.such.host.invalid:{free_ports(1)[0]}"])
+            code = server.wait(time.monotonic() + LIMIT)
+            require(code == 5 and "no.such.host.invalid" in server.text, f"exit code {code}: {server.text[-300:]}")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    here = os.path.dirname(os.path.abspath(__file__))
+    ap.add_argument("--bin-dir", required=True, help="folder with transpile-program, pserver and run-program")
+    ap.add_argument("--case", default=os.path.join(here, "../../../shared/goldens/ps_sync/linear_exact_3s4t"))
+    ap.add_argument("--only", default="", help="comma-separated starts of names, for example F1,F5_cut")
+    ap.add_argument("--rounds", type=int, default=1)
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--json", default="", help="write the results there")
+    args = ap.parse_args()
+    only = [x.lower() for x in args.only.split(",") if x]
+    names = sorted((n for n in dir(Suite) if n[0] == "f" and n[1].isdigit()), key=lambda n: (int(n[1:].split("_")[0]), n))
+    names = [n for n in names if not only or any(n.startswith(o) for o in only)]
+    if not names or not os.path.isdir(args.case):
+        print("no such fault or case", file=sys.stderr)
+        return 2
+    suite, rows = Suite(args), []
+    for name in names:
+        passed, errors, worst = 0, [], 0.0
+        for _ in range(args.rounds):
+            began = time.monotonic()
+            try:
+                getattr(suite, name)()
+                passed += 1
+            except (Failure, RuntimeError, OSError) as e:
+                errors.append(str(e))
+            worst = max(worst, time.monotonic() - began)
+        rows.append({"fault": name, "rounds": args.rounds, "passed": passed, "longest_s": round(worst, 1), "errors": errors})
+        print(f"{'ok  ' if passed == args.rounds else 'FAIL'}  {name:24s} {passed:4d} of {args.rounds:<4d} longest {worst:5.1f} s", flush=True)
+        for e in errors[:3]:
+            print("      " + e[:1500], flush=True)
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump({"seed": args.seed, "faults": rows}, f, indent=1)
+    good = sum(r["passed"] for r in rows)
+    bad = sum(r["rounds"] for r in rows) - good
+    print(f"{good} passed, {bad} failed")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
