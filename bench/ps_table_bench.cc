@@ -18,7 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include "ps/table/channel_caller.h"
+#include "ps/table/client_caller.h"
 #include "ps/table/keyed_random.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table_client.h"
@@ -189,7 +189,7 @@ void run_clients(const Setup& setup) {
   std::vector<std::string> endpoints;
   SparseLayout layout{0, 1000, setup.dim, setup.dim, 0, {}};
   for (int s = 0; s < setup.servers; ++s) {
-    handlers.push_back(std::make_unique<TableHandler>(1));
+    handlers.push_back(std::make_unique<TableHandler>(setup.threads));
     auto table = SparseTable::create(table_options(setup));
     if (!table.ok()) fail(table.status());
     must(handlers.back()->add(0, std::move(*table)));
@@ -201,11 +201,10 @@ void run_clients(const Setup& setup) {
   }
   std::vector<std::unique_ptr<TableClient>> clients;
   for (int t = 0; t < setup.threads; ++t) {
-    ChannelCaller::Options options;
-    options.caller = {"bench", t, 1};
-    auto caller = ChannelCaller::create(transport, endpoints, options);
-    if (!caller.ok()) fail(caller.status());
-    clients.push_back(std::make_unique<TableClient>(std::move(*caller)));
+    ClientOptions options;
+    options.trainer = t;
+    clients.push_back(std::make_unique<TableClient>(
+        std::make_shared<ClientCaller>(std::make_shared<Client>(transport, options), endpoints)));
   }
   const auto dim = static_cast<size_t>(setup.dim);
   std::vector<float> grads(size_t{65536} * dim, 0.01F);

@@ -23,6 +23,7 @@ bool has_sequence(Method method, const std::string& text) {
     case Method::kTableBarrier:
       return true;
     case Method::kGet:
+    case Method::kPull:
       return !text.empty();
     default:
       return false;

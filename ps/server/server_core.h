@@ -40,6 +40,9 @@ struct ServerOptions {
   double dc_lambda = 1;    ///< strength of delay compensation (DC-ASGD)
   bool elastic = false;    ///< the job goes on without a trainer that is lost
   std::string files_root;  ///< folder for the files of checkpoint requests; empty: refused
+  /// Answers pulls and pushes of typed tables, and table barriers with a phase (TableHandler);
+  /// outlives the server. Null: it has no such tables.
+  Handler* tables = nullptr;
   std::function<void(const std::string&)> log;  ///< lines for people; may be empty
 };
 

@@ -104,9 +104,15 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kRun:
       return run(request, reply);
     case Method::kTableBarrier:
+      if (core_->options.tables != nullptr && request.number > 0)
+        return core_->options.tables->handle(request, deadline, reply);
       return table_barrier(request, deadline);
     case Method::kPull:
     case Method::kPush:
+      if (core_->options.tables != nullptr) {
+        if (repeat && request.method == Method::kPush) return Ok();
+        return core_->options.tables->handle(request, deadline, reply);
+      }
       return Unimplemented("this server ({}) has no typed tables: table {} is unknown",
                            core_->plan.endpoint, request.number);
     default:

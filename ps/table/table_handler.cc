@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/communicator/comm_options.h"
 
 namespace millrace::ps {
 namespace {
@@ -45,6 +46,11 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
       return push_once(request, deadline);
     case Method::kTableBarrier:
       return barrier(request, deadline);
+    case Method::kHello:
+      reply.set_number(static_cast<int64_t>(CommMode::kAsync));
+      return Ok();
+    case Method::kComplete:
+      return barriers_.leave(request.caller.trainer);
     default:
       return Unimplemented("'{}' by a server of tables", method_name(request.method));
   }

@@ -17,8 +17,9 @@ namespace millrace::ps {
 /// Answers kPull, kPush and kTableBarrier for the typed tables of a server.
 ///
 /// A request's `number` is the table (of a barrier: its phase, from 1), its `text` says what is
-/// meant (TableCall::what; the kind of barrier, or "leave"). A call with a sequence number that was
-/// carried out already is not carried out again, whoever passes it on.
+/// meant (TableCall::what; the kind of barrier, or "leave"). It also says hello, and a trainer that
+/// completes leaves the barriers, so that it can be a server of its own. A call with a sequence
+/// number that was carried out already is not carried out again, whoever passes it on.
 /// Thread-safety: add() before the first call; handle() from any threads.
 class TableHandler final : public Handler {
  public:

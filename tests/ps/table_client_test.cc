@@ -10,12 +10,14 @@
 
 #include "ps/communicator/communicator.h"
 #include "ps/table/channel_caller.h"
+#include "ps/table/client_caller.h"
 #include "ps/table/dense_table.h"
 #include "ps/table/sparse_geo_table.h"
 #include "ps/table/sparse_table.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/table_sender.h"
 #include "ps/table/tensor_table.h"
+#include "ps/transport/inproc.h"
 #include "tests/ps/fake_sender.h"
 
 // Clients and servers of typed tables together: routing, merging, repeats, the Communicator above.
@@ -273,6 +275,46 @@ TEST_F(TableClientTest, StatisticsAreAddedUpButNotTheSlot) {
                     return Ok();
                   })
                   .ok());
+}
+
+TEST_F(TableClientTest, WorksThroughATrainersClient) {
+  start(2, /*sync=*/true);
+  auto transport = std::make_shared<InprocTransport>();
+  std::vector<std::unique_ptr<Listener>> listeners;
+  for (size_t s = 0; s < 2; ++s) {
+    auto listener = transport->listen(endpoints_[s], *handlers_[s]);
+    ASSERT_TRUE(listener.ok());
+    listeners.push_back(std::move(*listener));
+  }
+  std::vector<std::thread> threads;
+  for (int trainer = 0; trainer < kTrainers; ++trainer) {
+    threads.emplace_back([&, trainer] {
+      ClientOptions options;
+      options.trainer = trainer;
+      options.deadline = std::chrono::seconds(20);
+      auto base = std::make_shared<Client>(transport, options);
+      TableClient own(std::make_shared<ClientCaller>(base, endpoints_));
+      for (int step = 1; step <= 3; ++step) {
+        EXPECT_TRUE(own.push_dense(2, Floats(10, 1)).ok());
+        EXPECT_TRUE(own.push_sparse(sparse_, Keys{1, 8, 1}, Floats(6, 1)).ok());
+        const Status met = own.barrier("send");
+        EXPECT_TRUE(met.ok()) << met.to_string();
+        Floats all(10);
+        EXPECT_TRUE(own.pull_dense(2, all).ok());
+        EXPECT_THAT(all, Each(-step));
+        EXPECT_TRUE(own.barrier("receive").ok());
+      }
+      if (trainer == 0) {
+        EXPECT_TRUE(base->complete(false).ok());
+        return;
+      }
+      EXPECT_TRUE(own.barrier("send").ok()) << "the other one has completed";
+      Floats rows(4);
+      EXPECT_TRUE(own.pull_sparse(sparse_, Keys{1, 8}, rows).ok());
+      EXPECT_THAT(rows, ElementsAre(-12, -12, -6, -6));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(TableClientTest, TheCommunicatorTrainsOverTables) {
