@@ -1,7 +1,6 @@
 #include "ps/table/row_slab.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include <sys/mman.h>
 
@@ -42,12 +41,6 @@ Status RowSlab::reserve(size_t rows) {
 size_t RowSlab::append(uint64_t key) {
   std::memcpy(data_ + size_ * stride_, &key, sizeof(key));
   return size_++;
-}
-
-uint64_t RowSlab::key(size_t row) const {
-  uint64_t key = 0;
-  std::memcpy(&key, data_ + row * stride_, sizeof(key));
-  return key;
 }
 
 void RowSlab::copy(size_t from, size_t to) {

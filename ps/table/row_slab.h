@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "framework/base/status.h"
 
@@ -27,7 +28,11 @@ class RowSlab {
   void truncate(size_t rows) { size_ = rows; }
 
   [[nodiscard]] const std::byte* address(size_t row) const { return data_ + row * stride_; }
-  [[nodiscard]] uint64_t key(size_t row) const;
+  [[nodiscard]] uint64_t key(size_t row) const {
+    uint64_t key = 0;
+    std::memcpy(&key, data_ + row * stride_, sizeof(key));
+    return key;
+  }
   [[nodiscard]] float* floats(size_t row) {
     return reinterpret_cast<float*>(data_ + row * stride_ + sizeof(uint64_t));
   }
