@@ -48,10 +48,12 @@ class ControlRegistry {
 void add_standard_controls(ControlRegistry& registry);
 
 // A function a file of executor/control.
+void add_collective(ControlRegistry& registry);
 void add_conditional_block(ControlRegistry& registry);
 void add_feed_fetch(ControlRegistry& registry);
 void add_files(ControlRegistry& registry);
 void add_recurrent(ControlRegistry& registry);
+void add_ring_setup(ControlRegistry& registry);
 void add_while(ControlRegistry& registry);
 
 }  // namespace millrace::executor

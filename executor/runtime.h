@@ -6,6 +6,7 @@
 
 #include <llvm/ADT/StringMap.h>
 
+#include "executor/collective/rings.h"
 #include "executor/control.h"
 #include "kernels/registry.h"
 #include "ops/registry.h"
@@ -25,6 +26,8 @@ struct Runtime {
   llvm::StringMap<KernelFactory> custom_kernels;
   /// Folder that load, save and the like may use; empty: they are refused.
   std::string files_root;
+  /// Groups of ranks for collective ops; null: the process is alone.
+  std::shared_ptr<Rings> rings;
 };
 
 /// Every CPU kernel of this build: those of kernels/, and those that exchange values between
@@ -33,9 +36,11 @@ std::unique_ptr<const kernels::KernelRegistry> executor_kernels();
 
 /// A runtime with every op and CPU kernel of this build, to which a caller adds control ops of its
 /// own before anybody uses it.
-std::shared_ptr<Runtime> make_runtime(std::string files_root = {});
+std::shared_ptr<Runtime> make_runtime(std::string files_root = {},
+                                      std::shared_ptr<Rings> rings = nullptr);
 
 /// The same for those who add nothing.
-std::shared_ptr<const Runtime> standard_runtime(std::string files_root = {});
+std::shared_ptr<const Runtime> standard_runtime(std::string files_root = {},
+                                                std::shared_ptr<Rings> rings = nullptr);
 
 }  // namespace millrace::executor

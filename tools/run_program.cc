@@ -14,13 +14,17 @@ int main(int argc, char** argv) {
                           "run-program --program main.pb --startup startup.pb \\\n"
                           "      --feed-steps feeds.npz --steps 10 --fetch loss",
                           "run-program --batch cases.jsonl"},
-             .exit_codes = {{0, "done"}, {4, "an op failed while running"}},
+             .exit_codes = {{0, "done"},
+                            {4, "an op failed while running"},
+                            {5, "another process was lost, or did not come in time"}},
              .notes = {}});
   RunOptions options;
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
-    const auto runtime = millrace::executor::standard_runtime(options.allow_dir);
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
+    MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
+    name_files_of_rank(options, rings == nullptr ? 0 : rings->rank());
+    const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
     if (!options.batch.empty()) return run_batch(tool, options, runtime);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
     return run_once(tool, options, runtime);

@@ -52,6 +52,7 @@ struct ExchangeGroup::Slot {
   std::vector<Share> shares;
   std::vector<std::vector<ExchangePart>> parts;  ///< by device
   std::vector<const SelectedRows*> rows;         ///< by device
+  SelectedRows all_rows;                         ///< of all processes; set by device 0
   std::vector<DType> dtypes;                     ///< by device
   /// By device: how often it has begun. Written by the device, read by others only for messages.
   std::vector<std::atomic<int64_t>> rounds;
@@ -351,6 +352,30 @@ Status ExchangeGroup::end(int device, int exchange) {
   return options_.trainers == nullptr ? Ok() : finish_with_trainers(slot, device);
 }
 
+// Several parts travel as one: the way costs more than two copies.
+Status ExchangeGroup::sum_over_trainers(Slot& slot, const std::vector<ExchangePart>& parts) {
+  const DType dtype = slot.dtypes[0];
+  if (parts.size() == 1)
+    return options_.trainers->all_reduce(dtype, parts[0].data, parts[0].count, slot.spec.ring);
+  joined_.resize(static_cast<size_t>(slot.elements * dtype_size(dtype)));
+  const auto bytes = [&](const ExchangePart& part) {
+    return static_cast<size_t>(part.count * dtype_size(dtype));
+  };
+  std::byte* at = joined_.data();
+  for (const ExchangePart& part : parts) {
+    if (part.count > 0) std::memcpy(at, part.data, bytes(part));
+    at += bytes(part);
+  }
+  MILLRACE_RETURN_IF_ERROR(
+      options_.trainers->all_reduce(dtype, joined_.data(), slot.elements, slot.spec.ring));
+  at = joined_.data();
+  for (const ExchangePart& part : parts) {
+    if (part.count > 0) std::memcpy(part.data, at, bytes(part));
+    at += bytes(part);
+  }
+  return Ok();
+}
+
 // Device 0 speaks with the other processes, so that all of them exchange in the same order.
 Status ExchangeGroup::finish_with_trainers(Slot& slot, int device) {
   if (slot.spec.kind == ExchangeKind::kBroadcast) return Ok();
@@ -358,10 +383,7 @@ Status ExchangeGroup::finish_with_trainers(Slot& slot, int device) {
   const std::vector<ExchangePart>& source = slot.parts[root];
   const int64_t round = slot.round(device);
   if (device == 0) {
-    for (const ExchangePart& part : source) {
-      Status status =
-          options_.trainers->all_reduce(slot.dtypes[0], part.data, part.count, slot.spec.ring);
-      if (status.ok()) continue;
+    if (Status status = sum_over_trainers(slot, source); !status.ok()) {
       report(status);
       return status;
     }
@@ -380,20 +402,40 @@ Status ExchangeGroup::finish_with_trainers(Slot& slot, int device) {
   return wait(device, slot, [&] { return slot.copied.load() >= options_.devices; });
 }
 
+// The rows of the devices, then of the processes; every device copies them from device 0.
+Status ExchangeGroup::join_over_trainers(Slot& slot, int device, bool gets, SelectedRows& all) {
+  const int64_t round = slot.round(device);
+  if (device == 0) {
+    slot.all_rows = SelectedRows();
+    MILLRACE_RETURN_IF_ERROR(join_rows(slot.rows, slot.all_rows));
+    MILLRACE_RETURN_IF_ERROR(options_.trainers->gather_rows(slot.all_rows));
+    slot.summed.store(round, std::memory_order_seq_cst);
+    wake();
+  }
+  MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.summed.load() == round; }));
+  if (!gets) return Ok();
+  all.rows = slot.all_rows.rows;
+  all.height = slot.all_rows.height;
+  return all.value.copy_from(slot.all_rows.value);
+}
+
 Status ExchangeGroup::end_rows(int device, int exchange, SelectedRows& rows) {
   Slot& slot = *slots_[static_cast<size_t>(exchange)];
-  if (options_.trainers != nullptr) return Unimplemented("sparse gradients between processes");
   while (!slot.is_ready(device)) {
     help_pending(device);
     MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_ready(device); }));
   }
   SelectedRows all;
   const bool gets = slot.spec.root < 0 || slot.spec.root == device;
-  if (gets) {
-    if (Status status = join_rows(slot.rows, all); !status.ok()) {
-      report(status);
-      return status;
-    }
+  Status joined;
+  if (options_.trainers != nullptr) {
+    joined = join_over_trainers(slot, device, gets, all);
+  } else if (gets) {
+    joined = join_rows(slot.rows, all);
+  }
+  if (!joined.ok()) {
+    report(joined);
+    return joined;
   }
   if (slot.done.fetch_add(1, std::memory_order_seq_cst) + 1 == slot.chunks) wake();
   MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_done(); }));

@@ -109,6 +109,8 @@ class ExchangeGroup {
   void help_pending(int device);
   Status combine(Slot& slot, int64_t chunk);
   Status finish_with_trainers(Slot& slot, int device);
+  Status sum_over_trainers(Slot& slot, const std::vector<ExchangePart>& parts);
+  Status join_over_trainers(Slot& slot, int device, bool gets, SelectedRows& all);
   template <typename Done>
   Status wait(int device, const Slot& slot, Done&& done);
   Status waited_too_long(int device, const Slot& slot) const;
@@ -123,8 +125,9 @@ class ExchangeGroup {
   int spins_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  Status error_;     ///< of a combination; guarded by mutex_
-  int running_ = 0;  ///< guarded by mutex_
+  std::vector<std::byte> joined_;  ///< parts of an exchange one behind the other; of device 0
+  Status error_;                   ///< of a combination; guarded by mutex_
+  int running_ = 0;                ///< guarded by mutex_
 };
 
 }  // namespace millrace::executor

@@ -12,6 +12,7 @@
 #include "executor/parallel/exchange_group.h"
 #include "executor/parallel/merge_fetches.h"
 #include "executor/parallel/replica.h"
+#include "executor/parallel/start_values.h"
 #include "executor/print_plan.h"
 #include "framework/base/errors.h"
 #include "transpiler/parallel/parallel.h"
@@ -112,6 +113,8 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
                             make_device_programs(*given, *runtime->ops, options, kept, remarks));
   replicas.clear();
   if (scopes.scopes.empty()) {
+    if (build.num_trainers > 1)
+      MILLRACE_RETURN_IF_ERROR(share_start_values(*given, *scope, *options.trainers));
     MILLRACE_ASSIGN_OR_RETURN(scopes, make_device_scopes(*scope, programs, options));
   }
   ExchangeOptions exchange;
@@ -126,7 +129,9 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     ReplicaOptions settings;
     settings.device = d;
     settings.threads = threads_of_device(options, threads_granted, d);
-    settings.seed = options.seed;
+    // devices count over all processes
+    settings.seed = options.seed + static_cast<uint64_t>(build.trainer_id) *
+                                       static_cast<uint64_t>(options.devices) * kSeedStep;
     settings.shares_memory = build.memory_optimize.value_or(true);
     settings.in_place = build.enable_inplace;
     settings.dry_run = options.exec_strategy.dry_run;
@@ -176,9 +181,14 @@ Status ParallelExecutor::Parts::weigh(const ParallelOptions& options) {
   for (const std::vector<DeviceFeed>& of_device : feeds) {
     for (const DeviceFeed& part : of_device) rows += part.rows;
   }
+  // processes may have other numbers of rows
+  if (options.build_strategy.num_trainers > 1) {
+    MILLRACE_RETURN_IF_ERROR(
+        options.trainers->all_reduce(DType::kInt64, reinterpret_cast<std::byte*>(&rows), 1, 0));
+  }
   if (rows == 0)
     return InvalidArgument("gradient_scale_strategy weighted: no rows are fed to weigh devices by");
-  const auto all = static_cast<double>(rows) * options.build_strategy.num_trainers;
+  const auto all = static_cast<double>(rows);
   for (std::vector<DeviceFeed>& of_device : feeds) {
     for (DeviceFeed& part : of_device) {
       for (const std::string& name : seeds) {
@@ -295,6 +305,7 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
     parts.statuses[d] = std::move(status);
   });
   Status status = error.device() < 0 ? Ok() : parts.explain(error, runs_);
+  if (!status.ok() && options_.build_strategy.num_trainers > 1) options_.trainers->abort(status);
   count_run();
   return status;
 }

@@ -14,9 +14,9 @@ bool is_exchange(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end";
 }
 
-// Neighbouring seeds give unrelated streams; device 0 has that of a plain executor.
+// Device 0 has the stream of a plain executor.
 uint64_t seed_of(uint64_t seed, int device) {
-  return seed + static_cast<uint64_t>(device) * 0x9e3779b97f4a7c15ULL;
+  return seed + static_cast<uint64_t>(device) * kSeedStep;
 }
 
 }  // namespace

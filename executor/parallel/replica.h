@@ -14,6 +14,9 @@
 
 namespace millrace::executor {
 
+/// Between the seeds of neighbouring devices, which give unrelated streams.
+inline constexpr uint64_t kSeedStep = 0x9e3779b97f4a7c15ULL;
+
 /// How one device of a ParallelExecutor runs.
 struct ReplicaOptions {
   int device = 0;

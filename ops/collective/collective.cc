@@ -114,9 +114,13 @@ void add_collective_ops(OpRegistry& registry) {
   registry.add(reduction("c_allreduce_max", "largest over all ranks"));
   registry.add(reduction("c_allreduce_min", "smallest over all ranks"));
   registry.add(reduction("c_allreduce_prod", "product over all ranks"));
-  registry.add(reduction("c_reduce_sum", "sum over all ranks, at one of them")
-                   .attr("root_id", 0, "rank that gets the result")
-                   .range(0));
+  const auto rooted = [](llvm::StringRef type, llvm::StringRef doc) {
+    return reduction(type, doc).attr("root_id", 0, "rank that gets the result").range(0);
+  };
+  registry.add(rooted("c_reduce_sum", "sum over all ranks, at one of them"));
+  registry.add(rooted("c_reduce_max", "largest over all ranks, at one of them"));
+  registry.add(rooted("c_reduce_min", "smallest over all ranks, at one of them"));
+  registry.add(rooted("c_reduce_prod", "product over all ranks, at one of them"));
   registry.add(ring("c_broadcast", "the value of one rank")
                    .attr("root", 0, "rank whose value counts")
                    .range(0));

@@ -50,6 +50,14 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
 
 }  // namespace
 
+void name_files_of_rank(RunOptions& options, int rank) {
+  for (std::string* const path :
+       {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
+        &options.curve, &options.save_persistables, &options.save_params, &options.profile})
+    *path = of_rank(std::move(*path), rank);
+  for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
+}
+
 void add_run_options(Tool& tool, RunOptions& options) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("What is run");
@@ -151,6 +159,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   add_trainer_flags(tool, options.ps);
   add_job_flags(tool, options.ps);
   add_server_flags(tool, options.ps);
+  add_rank_options(app, options.ranks);
   app.option_defaults()->group("Options");
 }
 

@@ -6,6 +6,7 @@
 
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
+#include "tools/run/ranks.h"
 
 namespace millrace::tools {
 
@@ -72,7 +73,11 @@ struct RunOptions {
   std::string allow_dir;  ///< that ops such as load and save may use
   ParallelFlags parallel;
   PsFlags ps;
+  RankFlags ranks;
 };
+
+/// Puts the rank into the names of files that have "{rank}" in them.
+void name_files_of_rank(RunOptions& options, int rank);
 
 /// Adds the options to the tool.
 void add_run_options(Tool& tool, RunOptions& options);

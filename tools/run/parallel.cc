@@ -148,8 +148,14 @@ Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
     return {StatusCode::kUsage, fmt::format("--persistables-of: expected first or all, found '{}'",
                                             options.parallel.persistables_of)};
   }
-  MILLRACE_ASSIGN_OR_RETURN(const ParallelOptions settings,
+  MILLRACE_ASSIGN_OR_RETURN(ParallelOptions settings,
                             parallel_options(tool, options, devices, *session.program));
+  if (session.link != nullptr) {
+    settings.trainers = session.link.get();
+    settings.build_strategy.num_trainers = session.link->trainers();
+    settings.build_strategy.trainer_id = session.link->trainer_id();
+    settings.wait_timeout_ms = options.ranks.wait_ms;
+  }
   MILLRACE_ASSIGN_OR_RETURN(session.parallel, executor::ParallelExecutor::create(
                                                   runtime, *session.program, *session.scope,
                                                   settings, tool.common().threads));

@@ -16,6 +16,7 @@
 #include "tools/run/loss_curve.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
+#include "tools/run/ranks.h"
 #include "tools/run/session.h"
 
 namespace millrace::tools {
@@ -110,7 +111,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
                      const Outcome& outcome, const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
-    MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(of_rank(tool.common().output, session.rank), bytes));
   } else {
     std::string text;
     print_results(outcome.results, text);

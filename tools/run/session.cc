@@ -3,7 +3,10 @@
 #include <chrono>
 #include <filesystem>
 
+#include "executor/collective/group_link.h"
+#include "executor/parallel/replica.h"
 #include "framework/base/errors.h"
+#include "framework/op_attrs.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
 #include "ops/verify.h"
@@ -11,6 +14,8 @@
 #include "tools/run/checkpoints.h"
 #include "tools/run/made_feed.h"
 #include "tools/run/parallel.h"
+#include "tools/run/ranks.h"
+#include "transpiler/parallel/parallel.h"
 
 namespace millrace::tools {
 namespace {
@@ -46,17 +51,41 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
   return Ok();
 }
 
+// Processes that sum gradients: the startup program or the caller says so, and the main program has
+// no ops for it.
+Status link_processes(const RunOptions& options, const executor::Runtime& runtime,
+                      const Program* startup, Session& session) {
+  const Op* const ids = startup == nullptr ? nullptr : find_group_ids(*startup);
+  if (ids == nullptr && !options.ranks.data_parallel) return Ok();
+  if (!transpiler::is_training_program(*session.program) || has_collective_ops(*session.program))
+    return Ok();
+  if (runtime.rings == nullptr) {
+    return Status(StatusCode::kUsage,
+                  "the program is one of several processes, and this one is alone")
+        .with_hint("start it by launch or mpirun, or give --rank and --endpoints");
+  }
+  MILLRACE_ASSIGN_OR_RETURN(executor::CollectiveGroup* const world, runtime.rings->world());
+  int inter_ranks = 0;
+  if (ids != nullptr && get_attr_or<bool>(*ids, "use_hierarchical_allreduce", false))
+    inter_ranks = get_attr_or<int32_t>(*ids, "hierarchical_allreduce_inter_nranks", 0);
+  // one part, or parts of one, are no hierarchy
+  if (inter_ranks <= 1 || inter_ranks >= world->size()) inter_ranks = 0;
+  MILLRACE_ASSIGN_OR_RETURN(session.link, executor::make_group_link(*world, inter_ranks));
+  return Ok();
+}
+
 Status run_startup(const Tool& tool, const RunOptions& options, const executor::Executor& executor,
-                   const ops::OpRegistry& registry, Session& session) {
-  if (options.startup.empty()) return Ok();
+                   const executor::Runtime& runtime, Session& session) {
+  if (options.startup.empty()) return link_processes(options, runtime, nullptr, session);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
                             read_program(tool, options.startup));
-  if (Status status = ops::check_program(registry, *startup); !status.ok())
+  if (Status status = ops::check_program(*runtime.ops, *startup); !status.ok())
     return std::move(status).in_file(options.startup);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
                             executor.prepare(*startup, *session.scope));
   std::vector<Value> none;
-  return prepared->run({}, {}, none).in_file(options.startup);
+  MILLRACE_RETURN_IF_ERROR(prepared->run({}, {}, none).in_file(options.startup));
+  return link_processes(options, runtime, startup.get(), session);
 }
 
 StatusOr<Lod> parse_lod_level(const std::string& flag, llvm::StringRef text, const Lod& before) {
@@ -145,19 +174,21 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
     return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
+  if (runtime->rings != nullptr) session.rank = runtime->rings->rank();
   const executor::Executor executor(
-      runtime, {.threads = tool.common().threads,
-                .seed = tool.common().seed,
-                // a NaN is traced to the op that the user wrote
-                .optimize = options.optimize && !options.check_nan,
-                .bf16_products = options.precision == "bf16",
-                .release_folded = may_release_folded(options, *session.program)});
-  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime->ops, session));
+      runtime,
+      {.threads = tool.common().threads,
+       .seed = tool.common().seed + static_cast<uint64_t>(session.rank) * executor::kSeedStep,
+       // a NaN is traced to the op that the user wrote
+       .optimize = options.optimize && !options.check_nan,
+       .bf16_products = options.precision == "bf16",
+       .release_folded = may_release_folded(options, *session.program)});
+  MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
-  if (wants_parallel(options, devices)) {
+  if (session.link != nullptr || wants_parallel(options, devices)) {
     if (Status status = open_parallel(tool, options, devices, runtime, session); !status.ok())
       return std::move(status).in_file(session.name);
     session.plan_ms = ms_since(loaded);

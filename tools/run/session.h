@@ -19,6 +19,8 @@ struct Session {
   std::string params;  ///< where its parameters are read from; may be empty
   std::unique_ptr<Program> program;
   std::unique_ptr<Scope> scope;
+  std::unique_ptr<executor::TrainerLink> link;           ///< to the other processes, or null
+  int rank = 0;                                          ///< among several processes
   std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
   std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
   int64_t first_step = 0;                                ///< steps that a checkpoint had done

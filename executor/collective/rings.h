@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/collective/collective_group.h"
+
+namespace millrace::executor {
+
+/// The groups that the collective ops of a process's programs use, by ring number. Ring numbers
+/// that no program has made mean all ranks of the job.
+///
+/// The ranks meet when the first op needs them. Thread-safety: one thread at a time.
+class Rings {
+ public:
+  using Opener = std::function<StatusOr<std::unique_ptr<CollectiveGroup>>()>;
+
+  /// \param open       joins all ranks of the job; called once
+  /// \param endpoints  of the ranks in order, by which programs name them; may be empty
+  /// \param rank       of this process, known before the ranks meet
+  explicit Rings(Opener open, std::vector<std::string> endpoints = {}, int rank = 0);
+
+  [[nodiscard]] int rank() const { return rank_; }
+
+  /// The group of all ranks. Errors: those of open, again at every call.
+  StatusOr<CollectiveGroup*> world();
+  /// The group of a ring.
+  StatusOr<CollectiveGroup*> ring(int32_t number);
+
+  /// Remembers the members that an op has named under a var ("NCCLID"), own endpoint included.
+  void set_id(const std::string& var, std::vector<std::string> members) {
+    ids_[var] = std::move(members);
+  }
+  /// Null if no op has made an id of this name.
+  [[nodiscard]] const std::vector<std::string>* find_id(const std::string& var) const;
+
+  /// Makes a ring of the ranks with these endpoints, in this order; empty: of all. A ring made
+  /// twice of the same ranks stays. Errors: kInvalidArgument where an endpoint is none of the
+  /// job's, or ranks or rank differ from what the members say; those of subgroup().
+  Status make(int32_t number, const std::vector<std::string>& members, int ranks, int rank);
+
+ private:
+  StatusOr<std::vector<int>> ranks_of(const std::vector<std::string>& members);
+
+  Opener open_;
+  std::vector<std::string> endpoints_;
+  int rank_;
+  Status open_error_;
+  std::unique_ptr<CollectiveGroup> world_;
+  std::map<std::vector<int>, std::unique_ptr<CollectiveGroup>> groups_;  ///< by members
+  std::map<int32_t, CollectiveGroup*> rings_;
+  std::map<std::string, std::vector<std::string>> ids_;
+};
+
+}  // namespace millrace::executor

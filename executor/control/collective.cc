@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/block_runner.h"
+#include "executor/collective/gather_rows.h"
+#include "executor/collective/rings.h"
+#include "executor/control.h"
+#include "framework/base/errors.h"
+#include "framework/names.h"
+
+// Ops in which all ranks of a ring take part. A CPU has no streams: each op is done when it
+// returns, and what only orders streams passes its vars on. Source: spec/transpiler.md section 10.
+namespace millrace::executor {
+namespace {
+
+using kernels::ArgIndex;
+using kernels::ArgRange;
+using kernels::KernelSetup;
+
+StatusOr<Rings*> rings_of(const BlockRunner& runner) {
+  if (Rings* const rings = runner.runtime().rings.get()) return rings;
+  return Status(StatusCode::kInvalidArgument,
+                "the op exchanges values with other ranks, and this process is alone")
+      .with_hint("start it by launch or mpirun, or say which rank it is");
+}
+
+StatusOr<CollectiveGroup*> ring_of(const BlockRunner& runner, int32_t number) {
+  MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(runner));
+  return rings->ring(number);
+}
+
+// Out becomes X, unless they are one.
+Status pass_on(const Value& x, Value& out) {
+  if (&x == &out) return Ok();
+  if (const auto* const tensor = x.get_if<Tensor>()) return out.as<Tensor>().copy_from(*tensor);
+  MILLRACE_ASSIGN_OR_RETURN(out, clone(x));
+  return Ok();
+}
+
+// The old forms have no ring.
+int32_t ring_number(const KernelSetup& setup) {
+  return setup.def().find_attr("ring_id") == nullptr ? 0 : setup.attr<int32_t>("ring_id");
+}
+
+// Calls body(group, tensor) with Out, which has the content of X, of every dense tensor.
+template <typename Body>
+Control in_place(const KernelSetup& setup, Body body) {
+  const ArgIndex x = setup.input("X");
+  const ArgIndex out = setup.output("Out");
+  const int32_t number = ring_number(setup);
+  return [x, out, number, body](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+    Value& value = ctx.args.out_value(out);
+    MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x), value));
+    return body(*group, value);
+  };
+}
+
+StatusOr<Tensor*> dense(Value& value) {
+  if (auto* const tensor = value.get_if<Tensor>()) return tensor;
+  return Status(StatusCode::kExecution,
+                fmt::format("expected a dense tensor, found {}", describe(value)));
+}
+
+Status all_reduce(CollectiveGroup& group, Value& value, Reduction reduction) {
+  auto* const rows = value.get_if<SelectedRows>();
+  if (rows != nullptr && reduction == Reduction::kSum) return gather_rows(group, *rows);
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const tensor, dense(value));
+  return group.all_reduce(tensor->dtype(), tensor->raw(), tensor->numel(), reduction);
+}
+
+template <Reduction reduction>
+StatusOr<Control> c_allreduce(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const ArgIndex condition = setup.input("Cond");
+  Control control = in_place(setup, [](CollectiveGroup& group, Value& value) {
+    return all_reduce(group, value, reduction);
+  });
+  if (!condition) return control;
+  const ArgIndex x = setup.input("X");
+  const ArgIndex out = setup.output("Out");
+  return Control([control = std::move(control), condition, x, out](ControlContext& ctx) -> Status {
+    const Tensor* const wanted = ctx.args.find_in(condition);
+    if (wanted != nullptr && wanted->dtype() == DType::kBool && wanted->numel() == 1 &&
+        !*wanted->data<bool>())
+      return pass_on(ctx.args.in_value(x), ctx.args.out_value(out));
+    return control(ctx);
+  });
+}
+
+template <Reduction reduction>
+StatusOr<Control> c_reduce(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const auto root = setup.attr<int32_t>("root_id");
+  return in_place(setup, [root](CollectiveGroup& group, Value& value) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const tensor, dense(value));
+    return group.reduce(tensor->dtype(), tensor->raw(), tensor->numel(), reduction, root);
+  });
+}
+
+StatusOr<Control> allreduce(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const auto reduction = static_cast<Reduction>(setup.attr<int32_t>("reduce_type"));
+  return in_place(setup, [reduction](CollectiveGroup& group, Value& value) {
+    return all_reduce(group, value, reduction);
+  });
+}
+
+StatusOr<Control> c_broadcast(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const auto root = setup.attr<int32_t>("root");
+  return in_place(setup, [root](CollectiveGroup& group, Value& value) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const tensor, dense(value));
+    return group.broadcast(tensor->raw(), tensor->bytes(), root);
+  });
+}
+
+StatusOr<Control> barrier(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  return in_place(setup, [](CollectiveGroup& group, Value& /*value*/) { return group.barrier(); });
+}
+
+StatusOr<Control> allreduce_list(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const ArgRange x = setup.inputs("X");
+  const ArgRange out = setup.outputs("Out");
+  const int32_t number = ring_number(setup);
+  return Control([x, out, number](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+    for (int32_t k = 0; k < x.count; ++k) {
+      Value& value = ctx.args.out_value(out, k);
+      MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x, k), value));
+      MILLRACE_RETURN_IF_ERROR(all_reduce(*group, value, Reduction::kSum));
+    }
+    return Ok();
+  });
+}
+
+Status check_ranks(const CollectiveGroup& group, int32_t ranks) {
+  if (group.size() == ranks) return Ok();
+  return {StatusCode::kInvalidArgument,
+          fmt::format("the op is for {} ranks, but the ring has {}", ranks, group.size())};
+}
+
+StatusOr<Control> c_allgather(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const ArgIndex x = setup.input("X");
+  const ArgIndex out = setup.output("Out");
+  const int32_t number = ring_number(setup);
+  const auto ranks = setup.attr<int32_t>("nranks");
+  return Control([x, out, number, ranks](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(*group, ranks));
+    const Tensor& part = ctx.args.in(x);
+    if (part.rank() == 0)
+      return {StatusCode::kExecution,
+              fmt::format("expected dims to join along, found {}", describe(part))};
+    Dims dims(part.dims().begin(), part.dims().end());
+    dims[0] *= ranks;
+    MILLRACE_ASSIGN_OR_RETURN(Tensor all, Tensor::create(part.dtype(), dims));
+    MILLRACE_RETURN_IF_ERROR(group->all_gather(part.raw(), part.bytes(), all.raw()));
+    ctx.args.out(out) = std::move(all);
+    return Ok();
+  });
+}
+
+StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const ArgIndex x = setup.input("X");
+  const ArgIndex out = setup.output("Out");
+  const int32_t number = ring_number(setup);
+  const auto ranks = setup.attr<int32_t>("nranks");
+  return Control([x, out, number, ranks](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(*group, ranks));
+    const Tensor& all = ctx.args.in(x);
+    if (all.rank() == 0 || all.dim(0) % ranks != 0) {
+      return {StatusCode::kExecution,
+              fmt::format("dim 0 of 'X' must be a multiple of {} ranks, found {}", ranks,
+                          describe(all))};
+    }
+    Dims dims(all.dims().begin(), all.dims().end());
+    dims[0] /= ranks;
+    MILLRACE_ASSIGN_OR_RETURN(Tensor part, Tensor::create(all.dtype(), dims));
+    MILLRACE_RETURN_IF_ERROR(
+        group->reduce_scatter(all.dtype(), all.raw(), part.numel(), part.raw()));
+    ctx.args.out(out) = std::move(part);
+    return Ok();
+  });
+}
+
+StatusOr<Control> order(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  const ArgRange x = setup.inputs("X");
+  const ArgRange out = setup.outputs("Out");
+  return Control([x, out](ControlContext& ctx) -> Status {
+    for (int32_t k = 0; k < std::min(x.count, out.count); ++k) {
+      if (ctx.args.has_in(x, k) && ctx.args.has_out(out, k))
+        MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x, k), ctx.args.out_value(out, k)));
+    }
+    return Ok();
+  });
+}
+
+}  // namespace
+
+void add_collective(ControlRegistry& registry) {
+  registry.add("allreduce", allreduce);
+  registry.add("barrier", barrier);
+  registry.add("broadcast", c_broadcast);
+  registry.add("c_allgather", c_allgather);
+  registry.add("c_allreduce_max", c_allreduce<Reduction::kMax>);
+  registry.add("c_allreduce_min", c_allreduce<Reduction::kMin>);
+  registry.add("c_allreduce_prod", c_allreduce<Reduction::kProd>);
+  registry.add("c_allreduce_sum", c_allreduce<Reduction::kSum>);
+  registry.add("c_allreduce_xsum", allreduce_list);
+  registry.add("c_broadcast", c_broadcast);
+  registry.add("c_reduce_max", c_reduce<Reduction::kMax>);
+  registry.add("c_reduce_min", c_reduce<Reduction::kMin>);
+  registry.add("c_reduce_prod", c_reduce<Reduction::kProd>);
+  registry.add("c_reduce_sum", c_reduce<Reduction::kSum>);
+  registry.add("c_reducescatter", c_reducescatter);
+  for (const char* const type :
+       {"c_sync_calc_stream", "c_sync_comm_stream", "c_wait_comm", "c_wait_compute"})
+    registry.add(type, order);
+}
+
+}  // namespace millrace::executor

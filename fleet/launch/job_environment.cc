@@ -1,0 +1,207 @@
+#include "fleet/launch/job_environment.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/ranges.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::fleet {
+namespace {
+
+constexpr int kMostRanks = 1 << 20;
+
+// The first of several names that is set and not empty.
+std::optional<std::string> first_of(const EnvironmentReader& read,
+                                    std::initializer_list<const char*> names) {
+  for (const char* const name : names) {
+    std::optional<std::string> value = read(name);
+    if (value && !value->empty()) return value;
+  }
+  return std::nullopt;
+}
+
+StatusOr<std::optional<int>> number_in(const EnvironmentReader& read,
+                                       std::initializer_list<const char*> names) {
+  for (const char* const name : names) {
+    const std::optional<std::string> value = read(name);
+    if (!value || value->empty()) continue;
+    int number = 0;
+    if (llvm::StringRef(*value).getAsInteger(10, number) || number < 0 || number > kMostRanks)
+      return InvalidArgument("environment: expected a number in {}, found '{}'", name, *value);
+    return std::optional<int>(number);
+  }
+  return std::optional<int>();
+}
+
+// Place of the own endpoint in a list; -1 if it is not there.
+int place_of(const std::vector<std::string>& list, const std::string& own) {
+  const auto found = std::find(list.begin(), list.end(), own);
+  return found == list.end() ? -1 : static_cast<int>(found - list.begin());
+}
+
+std::vector<std::string> server_list(const EnvironmentReader& read) {
+  if (const auto list =
+          first_of(read, {"PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_PSERVER_ENDPOINTS"}))
+    return split_list(*list);
+  const auto hosts = first_of(read, {"PADDLE_PSERVER_IPS", "PADDLE_PSERVERS"});
+  const auto port = first_of(read, {"PADDLE_PSERVER_PORT", "PADDLE_PORT"});
+  if (!hosts || !port) return {};
+  std::vector<std::string> list = split_list(*hosts);
+  for (std::string& entry : list) {
+    if (entry.find(':') == std::string::npos) entry += ":" + *port;
+  }
+  return list;
+}
+
+std::string own_endpoint(const EnvironmentReader& read) {
+  if (const auto own = first_of(read, {"PADDLE_CURRENT_ENDPOINT"})) return *own;
+  const auto host = first_of(read, {"POD_IP", "PADDLE_CURRENT_IP"});
+  const auto port = first_of(read, {"PADDLE_PORT"});
+  return host && port ? *host + ":" + *port : std::string();
+}
+
+Status read_server_rank(JobEnvironment& job) {
+  job.rank = place_of(job.server_endpoints, job.own_endpoint);
+  if (job.rank >= 0) return Ok();
+  return InvalidArgument(
+      "environment: POD_IP and PADDLE_PORT say that this server is '{}', which is not in "
+      "PADDLE_PSERVERS_IP_PORT_LIST '{}'",
+      job.own_endpoint, join_list(job.server_endpoints));
+}
+
+Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank, number_in(read, {"PADDLE_TRAINER_ID"}));
+  const int place = place_of(job.trainer_endpoints, job.own_endpoint);
+  if (rank) {
+    job.rank = *rank;
+  } else if (place >= 0) {
+    job.rank = place;
+  } else if (job.size > 1) {
+    return InvalidArgument("environment: there are {} trainers, but PADDLE_TRAINER_ID is not set",
+                           job.size);
+  }
+  if (job.rank >= job.size)
+    return InvalidArgument("environment: PADDLE_TRAINER_ID is {}, but PADDLE_TRAINERS_NUM is {}",
+                           job.rank, job.size);
+  if (place >= 0 && place != job.rank &&
+      job.trainer_endpoints.size() == static_cast<size_t>(job.size))
+    return InvalidArgument(
+        "environment: PADDLE_TRAINER_ID is {}, but PADDLE_CURRENT_ENDPOINT '{}' is number {} in "
+        "PADDLE_TRAINER_ENDPOINTS",
+        job.rank, job.own_endpoint, place);
+  return Ok();
+}
+
+StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
+  JobEnvironment job;
+  job.source = "PADDLE";
+  job.role = first_of(read, {"TRAINING_ROLE", "PADDLE_ROLE", "PADDLE_TRAINING_ROLE"}).value_or("");
+  if (!job.role.empty() && job.role != "TRAINER" && job.role != "PSERVER")
+    return InvalidArgument("environment: expected TRAINING_ROLE TRAINER or PSERVER, found '{}'",
+                           job.role);
+  job.trainer_endpoints = split_list(
+      first_of(read, {"PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS"}).value_or(""));
+  job.server_endpoints = server_list(read);
+  job.own_endpoint = own_endpoint(read);
+  job.master = first_of(read, {"PADDLE_MASTER"}).value_or("");
+  job.job = first_of(read, {"PADDLE_JOB_ID", "SYS_JOB_ID"}).value_or("");
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> count,
+                            number_in(read, {"PADDLE_TRAINERS_NUM", "PADDLE_GLOBAL_SIZE"}));
+  job.size = count ? *count : std::max(1, static_cast<int>(job.trainer_endpoints.size()));
+  if (job.size < 1) return InvalidArgument("environment: PADDLE_TRAINERS_NUM is 0");
+  if (job.role != "PSERVER" && !job.trainer_endpoints.empty() &&
+      job.trainer_endpoints.size() != static_cast<size_t>(job.size))
+    return InvalidArgument(
+        "environment: PADDLE_TRAINERS_NUM is {}, but PADDLE_TRAINER_ENDPOINTS has {} entries",
+        job.size, job.trainer_endpoints.size());
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local,
+                            number_in(read, {"PADDLE_LOCAL_RANK", "PADDLE_RANK_IN_NODE"}));
+  job.local_rank = local.value_or(0);
+  if (job.role == "PSERVER") {
+    MILLRACE_RETURN_IF_ERROR(read_server_rank(job));
+  } else {
+    MILLRACE_RETURN_IF_ERROR(read_trainer_rank(read, job));
+  }
+  return job;
+}
+
+struct Launcher {
+  const char* source;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  bool by_mpirun;
+};
+// In the order in which they count: Slurm starts mpirun, and mpirun torchrun.
+constexpr Launcher kLaunchers[] = {
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", false},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     true},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", true},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", false},
+};
+
+StatusOr<std::optional<JobEnvironment>> read_launcher(const EnvironmentReader& read,
+                                                      const Launcher& launcher) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> rank, number_in(read, {launcher.rank}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> size, number_in(read, {launcher.size}));
+  if (!rank || !size) return std::optional<JobEnvironment>();
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<int> local, number_in(read, {launcher.local_rank}));
+  if (*size < 1 || *rank >= *size)
+    return InvalidArgument("environment: {} is {}, but {} is {}", launcher.rank, *rank,
+                           launcher.size, *size);
+  JobEnvironment job;
+  job.source = launcher.source;
+  job.role = "TRAINER";
+  job.rank = *rank;
+  job.size = *size;
+  job.local_rank = local.value_or(0);
+  job.by_mpirun = launcher.by_mpirun;
+  const auto host = first_of(read, {"MASTER_ADDR"});
+  const auto port = first_of(read, {"MASTER_PORT"});
+  if (host && port) job.master = *host + ":" + *port;
+  return std::optional(job);
+}
+
+}  // namespace
+
+EnvironmentReader process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+}
+
+StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read) {
+  const auto any = first_of(read, {"PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM",
+                                   "PADDLE_TRAINER_ENDPOINTS", "PADDLE_TRAINERS_ENDPOINTS",
+                                   "PADDLE_PSERVERS_IP_PORT_LIST", "PADDLE_PSERVER_ENDPOINTS",
+                                   "PADDLE_PSERVER_IPS", "TRAINING_ROLE", "PADDLE_TRAINING_ROLE"});
+  if (any) return read_paddle(read);
+  for (const Launcher& launcher : kLaunchers) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::optional<JobEnvironment> job,
+                              read_launcher(read, launcher));
+    if (job) return *job;
+  }
+  return JobEnvironment();
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  llvm::SmallVector<llvm::StringRef, 8> parts;
+  llvm::StringRef(text).split(parts, ',', -1, false);
+  std::vector<std::string> list;
+  for (const llvm::StringRef part : parts) {
+    if (!part.trim().empty()) list.push_back(part.trim().str());
+  }
+  return list;
+}
+
+std::string join_list(const std::vector<std::string>& parts) {
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+}  // namespace millrace::fleet

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+
+namespace millrace::fleet {
+
+/// Value of a variable of the environment; nothing where it is not set.
+using EnvironmentReader = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// Reads the environment of this process.
+EnvironmentReader process_environment();
+
+/// Who this process is, as its launcher has said.
+struct JobEnvironment {
+  std::string source = "none";  ///< "PADDLE", "Slurm", "Open MPI", "PMI", "torchrun", "none"
+  std::string role;             ///< TRAINER, PSERVER, or empty
+  int rank = 0;                 ///< of trainers, or place of a server in its list
+  int size = 1;                 ///< trainers
+  int local_rank = 0;
+  std::vector<std::string> trainer_endpoints;  ///< host:port in order of ranks; may be empty
+  std::vector<std::string> server_endpoints;
+  std::string own_endpoint;  ///< may be empty
+  std::string master;        ///< host:port of rank 0 where there are no trainer_endpoints
+  std::string job;
+  bool by_mpirun = false;  ///< MPI can connect the ranks
+
+  [[nodiscard]] bool is_alone() const { return size <= 1; }
+};
+
+/// Tries the launchers in this order: PADDLE_*, Slurm, Open MPI, MPICH and others with PMI,
+/// torchrun; old names of PADDLE_* are accepted.
+/// Errors: kInvalidArgument naming the variable that is wrong or missing beside others.
+/// Source: design/user_expectations.md section 5, spec/fleet.md.
+StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read);
+
+/// "host:port,host:port"; blanks and empty parts are dropped.
+std::vector<std::string> split_list(const std::string& text);
+std::string join_list(const std::vector<std::string>& parts);
+
+}  // namespace millrace::fleet

@@ -1,0 +1,23 @@
+// launch: starts the processes of a job on this machine.
+
+#include "tools/launch/launch.h"
+
+#include "tools/common/tool.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  Tool tool({.name = "launch",
+             .purpose = "start the processes of a job, watch them, end them together",
+             .examples = {"launch --nproc_per_node 2 -- run-program --program main.pb ...",
+                          "launch --server_num 2 --trainer_num 4 -- ./my_cpp_trainer",
+                          "launch --servers 127.0.0.1:6174 --trainers 127.0.0.1:6180 \\\n"
+                          "      -- run-program --role auto ..."},
+             .exit_codes = {{0, "all children ended with 0"},
+                            {130, "interrupted (SIGINT)"},
+                            {143, "terminated (SIGTERM)"}},
+             .notes = {"Otherwise the exit code is that of the first child that failed, or 128 + "
+                       "the number of the signal that ended it."}});
+  LaunchFlags flags;
+  add_launch_options(tool, flags);
+  return tool.run(argc, argv, [&] { return run_launch(tool, flags); });
+}

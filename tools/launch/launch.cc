@@ -1,0 +1,141 @@
+#include "tools/launch/launch.h"
+
+#include <fmt/format.h>
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+#include <nlohmann/json.hpp>
+
+#include "fleet/launch/job_environment.h"
+#include "fleet/launch/plan.h"
+#include "fleet/launch/supervisor.h"
+#include "tools/common/switch.h"
+
+namespace millrace::tools {
+namespace {
+
+using fleet::ChildPlan;
+using fleet::JobEnvironment;
+
+std::string text_of(const JobEnvironment& own, const std::vector<ChildPlan>& children) {
+  std::string text =
+      fmt::format("this process: rank {} of {}, role {}, found by {}\n", own.rank, own.size,
+                  own.role.empty() ? "none" : own.role,
+                  own.source == "none" ? "nothing: no launcher's variables are set" : own.source);
+  for (const ChildPlan& child : children) {
+    text += fmt::format("[{}]\n", child.name());
+    for (const auto& [name, value] : child.environment) text += fmt::format("{}={}\n", name, value);
+  }
+  return text;
+}
+
+std::string json_of(const JobEnvironment& own, const std::vector<ChildPlan>& children) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const ChildPlan& child : children) {
+    list.push_back(
+        {{"role", child.role}, {"rank", child.rank}, {"environment", child.environment}});
+  }
+  const nlohmann::ordered_json document = {
+      {"schema", {{"name", "launch-environment"}, {"version", 1}}},
+      {"process",
+       {{"source", own.source}, {"role", own.role}, {"rank", own.rank}, {"size", own.size}}},
+      {"children", list}};
+  return document.dump(2) + "\n";
+}
+
+// A log line a line, so that none is taken for another tool's.
+void log_lines(const Tool& tool, const std::string& text) {
+  llvm::SmallVector<llvm::StringRef, 32> lines;
+  llvm::StringRef(text).split(lines, '\n', -1, false);
+  for (const llvm::StringRef line : lines) tool.log(LogLevel::kError, std::string_view(line));
+}
+
+}  // namespace
+
+void add_launch_options(Tool& tool, LaunchFlags& flags) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("Job");
+  app.add_option("--nproc_per_node,--nproc-per-node", flags.nproc_per_node,
+                 "ranks of a collective job")
+      ->check(CLI::Range(1, 1024).description(""))
+      ->type_name("K");
+  app.add_option("--server_num,--server-num", flags.server_num, "parameter servers")
+      ->check(CLI::Range(0, 1024).description(""))
+      ->type_name("N");
+  app.add_option("--trainer_num,--trainer-num", flags.trainer_num, "trainers beside servers")
+      ->check(CLI::Range(0, 1024).description(""))
+      ->type_name("M");
+  app.add_option("--servers", flags.servers, "endpoints of the servers; default: free ports")
+      ->type_name("HOST:PORT,...");
+  app.add_option("--trainers", flags.trainers, "endpoints of the trainers or ranks")
+      ->type_name("HOST:PORT,...");
+  app.add_option("--host", flags.host, "address of endpoints that are not given")
+      ->type_name("HOST");
+  app.add_option("--start_port,--start-port", flags.start_port,
+                 "first port of such endpoints; 0: free ones")
+      ->check(CLI::Range(0, 65535).description(""));
+  app.add_option("--job_id,--job-id", flags.job_id, "processes of other jobs are refused")
+      ->type_name("NAME");
+  app.option_defaults()->group("Children");
+  app.add_option("--log_dir,--log-dir", flags.log_dir, "folder of <role>.<rank>.log")
+      ->type_name("DIR");
+  add_switch(app, "--log_overwrite", flags.log_overwrite, "replace logs; else append");
+  app.add_option("--max_restart,--max-restart", flags.max_restart,
+                 "how often the whole job starts again after a failure that may pass (exit 5)")
+      ->check(CLI::Range(0, 1000).description(""));
+  app.add_option("--grace", flags.grace, "seconds from SIGTERM to SIGKILL")
+      ->check(CLI::Range(0.0, 3600.0).description(""));
+  app.add_flag("--print-env", flags.print_env,
+               "print what this process and its children are told; start nothing");
+  app.add_option("command", flags.command, "command line of every child, behind --")
+      ->type_name("COMMAND");
+  app.option_defaults()->group("Options");
+}
+
+StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
+  fleet::LaunchOptions options;
+  options.nproc_per_node = flags.nproc_per_node;
+  options.server_num = flags.server_num;
+  options.trainer_num = flags.trainer_num;
+  options.servers = fleet::split_list(flags.servers);
+  options.trainers = fleet::split_list(flags.trainers);
+  options.host = flags.host;
+  options.start_port = flags.start_port;
+  options.job_id = flags.job_id;
+  if (flags.nproc_per_node > 0 && flags.server_num > 0 && flags.trainer_num > 0 &&
+      flags.nproc_per_node != flags.trainer_num)
+    return Status(StatusCode::kUsage, "--nproc_per_node and --trainer_num: give one of them");
+  const bool wants_children = flags.nproc_per_node + flags.server_num + flags.trainer_num > 0 ||
+                              !options.servers.empty() || !options.trainers.empty();
+  std::vector<ChildPlan> children;
+  if (wants_children || !flags.print_env) {
+    MILLRACE_ASSIGN_OR_RETURN(children, fleet::plan_launch(options));
+  }
+  if (flags.print_env) {
+    MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment own,
+                              fleet::read_job_environment(fleet::process_environment()));
+    MILLRACE_RETURN_IF_ERROR(
+        tool.write_output(tool.common().json ? json_of(own, children) : text_of(own, children)));
+    return kDone;
+  }
+  if (flags.command.empty())
+    return Status(StatusCode::kUsage, "what is to be started? give the command behind --");
+  fleet::SupervisorOptions supervisor;
+  supervisor.command = flags.command;
+  supervisor.log_dir = flags.log_dir;
+  supervisor.append_logs = !flags.log_overwrite;
+  supervisor.grace_ms = static_cast<int64_t>(flags.grace * 1000);
+  supervisor.say = [&](const std::string& line) { tool.log(LogLevel::kInfo, line); };
+  for (int run = 0;; ++run) {
+    MILLRACE_ASSIGN_OR_RETURN(const fleet::JobOutcome outcome,
+                              fleet::supervise(children, supervisor));
+    log_lines(tool, outcome.report);
+    constexpr int kMayPass = 5;
+    if (outcome.code == 0 || outcome.by_signal || run >= flags.max_restart ||
+        (outcome.code != kMayPass && outcome.code <= 128))
+      return outcome.code;
+    tool.log(LogLevel::kInfo, fmt::format("starting again, {} of {}", run + 1, flags.max_restart));
+    supervisor.append_logs = true;
+  }
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,103 @@
+#include "tools/run/ranks.h"
+
+#include <algorithm>
+
+#include "executor/collective/open_group.h"
+#include "fleet/launch/job_environment.h"
+#include "framework/base/errors.h"
+#include "tools/common/switch.h"
+
+namespace millrace::tools {
+namespace {
+
+using fleet::JobEnvironment;
+
+constexpr int64_t kLongestMs = int64_t{1} << 40;
+constexpr const char* kNeighbour = "127.0.0.1:0";
+
+bool has_op(const Program& program, llvm::function_ref<bool(llvm::StringRef)> is_it) {
+  return std::any_of(program.blocks().begin(), program.blocks().end(), [&](const Block& block) {
+    return std::any_of(block.ops().begin(), block.ops().end(),
+                       [&](const Op& op) { return is_it(op.type()); });
+  });
+}
+
+}  // namespace
+
+void add_rank_options(CLI::App& app, RankFlags& flags) {
+  app.option_defaults()->group("Several processes");
+  app.add_option("--rank", flags.rank, "number of this process; default: what its launcher says")
+      ->check(CLI::Range(0, 1 << 20).description(""))
+      ->type_name("N");
+  app.add_option("--endpoints", flags.endpoints, "of all ranks in order; likewise")
+      ->type_name("HOST:PORT,...");
+  app.add_option("--engine", flags.engine,
+                 "what carries values: shm (one machine), gloo (TCP), mpi; auto: mpi under mpirun, "
+                 "shm on one host, else gloo")
+      ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi"}).description(""))
+      ->type_name("ENGINE");
+  app.add_option("--rendezvous", flags.rendezvous,
+                 "new folder that all ranks see, in which they find each other")
+      ->type_name("DIR");
+  app.add_option("--wait-ms", flags.wait_ms, "longest wait for another rank")
+      ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
+  app.add_option("--join-ms", flags.join_ms, "longest wait until all ranks have come")
+      ->check(CLI::Range(int64_t{1}, kLongestMs).description(""));
+  add_switch(app, "--data-parallel", flags.data_parallel,
+             "sum gradients over all ranks; programs of mode nccl2 do without being told");
+}
+
+StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) {
+  MILLRACE_ASSIGN_OR_RETURN(const JobEnvironment job,
+                            fleet::read_job_environment(fleet::process_environment()));
+  executor::GroupOptions options;
+  options.endpoints = job.trainer_endpoints;
+  options.settings.rank = job.rank;
+  options.settings.size = job.size;
+  if (!flags.endpoints.empty()) {
+    options.endpoints = fleet::split_list(flags.endpoints);
+    options.settings.size = static_cast<int>(options.endpoints.size());
+  }
+  if (flags.rank >= 0) options.settings.rank = flags.rank;
+  if (job.role == "PSERVER" || options.settings.size <= 1)
+    return std::shared_ptr<executor::Rings>();
+  if (options.settings.rank >= options.settings.size)
+    return Status(StatusCode::kUsage, fmt::format("--rank: expected a rank below {}, found {}",
+                                                  options.settings.size, options.settings.rank));
+  MILLRACE_ASSIGN_OR_RETURN(options.engine, executor::parse_engine(flags.engine));
+  options.settings.timeout_ms = flags.wait_ms;
+  options.join_timeout_ms = flags.join_ms;
+  options.folder = flags.rendezvous;
+  options.by_mpirun = job.by_mpirun;
+  options.job = job.job;
+  if (options.endpoints.empty() && !job.master.empty()) {
+    // rank 0 keeps the store there; where the others are is known to be this machine only
+    options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
+    options.endpoints.front() = job.master;
+  }
+  return std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
+                                           options.endpoints, options.settings.rank);
+}
+
+bool has_collective_ops(const Program& program) {
+  return has_op(program, [](llvm::StringRef type) {
+    return type.startswith("c_allreduce") || type.startswith("c_reduce") || type == "c_broadcast" ||
+           type == "c_allgather" || type == "allreduce" || type == "broadcast" || type == "barrier";
+  });
+}
+
+const Op* find_group_ids(const Program& startup) {
+  for (const Op& op : startup.root().ops()) {
+    if (op.type() == "gen_nccl_id") return &op;
+  }
+  return nullptr;
+}
+
+std::string of_rank(std::string path, int rank) {
+  constexpr std::string_view kPlace = "{rank}";
+  for (size_t at = 0; (at = path.find(kPlace, at)) != std::string::npos;)
+    path.replace(at, kPlace.size(), std::to_string(rank));
+  return path;
+}
+
+}  // namespace millrace::tools
