@@ -1,0 +1,119 @@
+// Which rank of which job a process is, from the variables of every launcher.
+
+#include "fleet/launch/job_environment.h"
+
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace millrace::fleet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+StatusOr<JobEnvironment> read(const Variables& variables) {
+  return read_job_environment([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+JobEnvironment expect(const Variables& variables) {
+  auto job = read(variables);
+  EXPECT_TRUE(job.ok()) << job.status().to_string();
+  return job.ok() ? *job : JobEnvironment();
+}
+
+TEST(JobEnvironmentTest, IsAloneWithoutALauncher) {
+  const JobEnvironment job = expect({});
+  EXPECT_EQ(job.source, "none");
+  EXPECT_TRUE(job.is_alone());
+}
+
+TEST(JobEnvironmentTest, ReadsCollectiveJobs) {
+  const JobEnvironment job = expect({{"PADDLE_TRAINER_ID", "1"},
+                                     {"PADDLE_TRAINERS_NUM", "2"},
+                                     {"PADDLE_TRAINER_ENDPOINTS", "a:1, b:2"},
+                                     {"PADDLE_CURRENT_ENDPOINT", "b:2"}});
+  EXPECT_EQ(job.source, "PADDLE");
+  EXPECT_EQ(job.rank, 1);
+  EXPECT_EQ(job.size, 2);
+  EXPECT_THAT(job.trainer_endpoints, ElementsAre("a:1", "b:2"));
+  // the rank follows from the own endpoint where it is not said
+  EXPECT_EQ(
+      expect({{"PADDLE_TRAINER_ENDPOINTS", "a:1,b:2"}, {"PADDLE_CURRENT_ENDPOINT", "b:2"}}).rank,
+      1);
+}
+
+TEST(JobEnvironmentTest, ReadsServersAndOldNames) {
+  const JobEnvironment server = expect({{"TRAINING_ROLE", "PSERVER"},
+                                        {"PADDLE_PSERVERS_IP_PORT_LIST", "10.0.0.1:61,10.0.0.2:61"},
+                                        {"PADDLE_TRAINERS_NUM", "4"},
+                                        {"POD_IP", "10.0.0.2"},
+                                        {"PADDLE_PORT", "61"}});
+  EXPECT_EQ(server.role, "PSERVER");
+  EXPECT_EQ(server.rank, 1);
+  EXPECT_EQ(server.size, 4);
+  const JobEnvironment old = expect({{"PADDLE_TRAINING_ROLE", "TRAINER"},
+                                     {"PADDLE_PSERVER_IPS", "h1,h2"},
+                                     {"PADDLE_PSERVER_PORT", "6174"},
+                                     {"PADDLE_TRAINERS_NUM", "2"},
+                                     {"PADDLE_TRAINER_ID", "0"}});
+  EXPECT_THAT(old.server_endpoints, ElementsAre("h1:6174", "h2:6174"));
+}
+
+TEST(JobEnvironmentTest, ReadsOtherLaunchersInOrder) {
+  const Variables torch{{"RANK", "3"},
+                        {"WORLD_SIZE", "4"},
+                        {"LOCAL_RANK", "1"},
+                        {"MASTER_ADDR", "m"},
+                        {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(expect(torch).source, "torchrun");
+  EXPECT_EQ(expect(torch).rank, 3);
+  EXPECT_EQ(expect(torch).master, "m:29500");
+  Variables mpi = torch;
+  mpi.insert({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}});
+  EXPECT_EQ(expect(mpi).source, "Open MPI");
+  EXPECT_TRUE(expect(mpi).by_mpirun);
+  Variables slurm = mpi;
+  slurm.insert({{"SLURM_PROCID", "5"}, {"SLURM_NTASKS", "8"}});
+  EXPECT_EQ(expect(slurm).source, "Slurm");
+  EXPECT_EQ(expect({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).source, "PMI");
+}
+
+TEST(JobEnvironmentTest, NamesWhatIsWrong) {
+  EXPECT_THAT(read({{"PADDLE_TRAINER_ID", "two"}, {"PADDLE_TRAINERS_NUM", "2"}}).status().message(),
+              HasSubstr("expected a number in PADDLE_TRAINER_ID, found 'two'"));
+  EXPECT_THAT(read({{"PADDLE_TRAINER_ID", "2"}, {"PADDLE_TRAINERS_NUM", "2"}}).status().message(),
+              HasSubstr("PADDLE_TRAINER_ID is 2, but PADDLE_TRAINERS_NUM is 2"));
+  EXPECT_THAT(read({{"PADDLE_TRAINERS_NUM", "2"}}).status().message(),
+              HasSubstr("PADDLE_TRAINER_ID is not set"));
+  EXPECT_THAT(read({{"PADDLE_TRAINER_ID", "0"},
+                    {"PADDLE_TRAINERS_NUM", "3"},
+                    {"PADDLE_TRAINER_ENDPOINTS", "a:1,b:2"}})
+                  .status()
+                  .message(),
+              HasSubstr("has 2 entries"));
+  EXPECT_THAT(read({{"PADDLE_TRAINER_ID", "0"},
+                    {"PADDLE_TRAINER_ENDPOINTS", "a:1,b:2"},
+                    {"PADDLE_CURRENT_ENDPOINT", "b:2"}})
+                  .status()
+                  .message(),
+              HasSubstr("is number 1 in"));
+  EXPECT_THAT(read({{"TRAINING_ROLE", "WORKER"}}).status().message(), HasSubstr("'WORKER'"));
+  EXPECT_THAT(read({{"TRAINING_ROLE", "PSERVER"},
+                    {"PADDLE_PSERVERS_IP_PORT_LIST", "a:1"},
+                    {"POD_IP", "b"},
+                    {"PADDLE_PORT", "1"}})
+                  .status()
+                  .message(),
+              HasSubstr("this server is 'b:1'"));
+  EXPECT_THAT(read({{"RANK", "4"}, {"WORLD_SIZE", "4"}}).status().message(),
+              HasSubstr("RANK is 4, but WORLD_SIZE is 4"));
+}
+
+}  // namespace
+}  // namespace millrace::fleet

@@ -1,0 +1,79 @@
+// What the children of a job are told.
+
+#include "fleet/launch/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fleet/launch/job_environment.h"
+
+namespace millrace::fleet {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<ChildPlan> plan(const LaunchOptions& options) {
+  auto children = plan_launch(options);
+  EXPECT_TRUE(children.ok()) << children.status().to_string();
+  return children.ok() ? *children : std::vector<ChildPlan>();
+}
+
+JobEnvironment understood(const ChildPlan& child) {
+  auto job = read_job_environment([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = child.environment.find(name);
+    return found == child.environment.end() ? std::nullopt : std::optional(found->second);
+  });
+  EXPECT_TRUE(job.ok()) << job.status().to_string();
+  return job.ok() ? *job : JobEnvironment();
+}
+
+TEST(Plan, TellsRanksWhoTheyAre) {
+  LaunchOptions options;
+  options.nproc_per_node = 3;
+  const auto children = plan(options);
+  ASSERT_EQ(children.size(), 3U);
+  for (int rank = 0; rank < 3; ++rank) {
+    const ChildPlan& child = children[static_cast<size_t>(rank)];
+    EXPECT_EQ(child.name(), "trainer." + std::to_string(rank));
+    EXPECT_EQ(child.environment.at("PADDLE_LOCAL_SIZE"), "3");
+    EXPECT_EQ(child.environment.at("FLAGS_selected_gpus"), std::to_string(rank));
+    const JobEnvironment job = understood(child);
+    EXPECT_EQ(job.rank, rank);
+    EXPECT_EQ(job.size, 3);
+    EXPECT_EQ(job.trainer_endpoints[static_cast<size_t>(rank)], job.own_endpoint);
+  }
+}
+
+TEST(Plan, TellsServersAndTrainers) {
+  LaunchOptions options;
+  options.servers = {"127.0.0.1:6174", "127.0.0.1:6175"};
+  options.trainer_num = 2;
+  options.start_port = 7000;
+  const auto children = plan(options);
+  ASSERT_EQ(children.size(), 4U);
+  EXPECT_EQ(understood(children[1]).role, "PSERVER");
+  EXPECT_EQ(understood(children[1]).rank, 1);
+  EXPECT_EQ(children[1].environment.count("PADDLE_TRAINER_ID"), 0U);
+  EXPECT_EQ(understood(children[3]).role, "TRAINER");
+  EXPECT_EQ(understood(children[3]).rank, 1);
+  EXPECT_EQ(children[3].environment.at("PADDLE_TRAINER_ENDPOINTS"),
+            "127.0.0.1:7002,127.0.0.1:7003");
+}
+
+TEST(Plan, RefusesWhatDoesNotFit) {
+  LaunchOptions options;
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("how many processes"));
+  options.trainers = {"a:1", "a:1"};
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("stands twice"));
+  options.trainers = {"a:1"};
+  options.trainer_num = 2;
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("expected 2 endpoints, found 1"));
+  options.trainers = {"a", "b:1"};
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("expected host:port, found 'a'"));
+  options = {};
+  options.nproc_per_node = 2000;
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("at most 1024"));
+}
+
+}  // namespace
+}  // namespace millrace::fleet
