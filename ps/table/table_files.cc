@@ -118,6 +118,11 @@ StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& pat
   if (path.ends_with(".gz"))
     return Unimplemented("reading a compressed file of a table; unpack it first").in_file(path);
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxTextBytes));
+  return parse_rows(table, text, path, owns);
+}
+
+StatusOr<int64_t> parse_rows(SparseTable& table, std::string_view text, const std::string& name,
+                             const std::function<bool(uint64_t)>& owns) {
   const char* at = text.data();
   const char* const end = at + text.size();
   const auto most = static_cast<size_t>(table.accessor().row_floats());
@@ -135,11 +140,11 @@ StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& pat
       row.push_back(value);
     }
     if (error != std::errc() || (next < end && *next != '\n'))
-      return InvalidData("line {} is no key with at most {} values", line, most).in_file(path);
+      return InvalidData("line {} is no key with at most {} values", line, most).in_file(name);
     at = next + 1;
     if (owns && !owns(key)) continue;
     Status status = table.restore(key, row);
-    if (!status.ok()) return InvalidData("line {}: {}", line, status.message()).in_file(path);
+    if (!status.ok()) return InvalidData("line {}: {}", line, status.message()).in_file(name);
     ++count;
   }
   return count;

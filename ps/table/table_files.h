@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 #include "framework/base/status.h"
 #include "ps/table/dense_table.h"
@@ -39,6 +40,10 @@ StatusOr<int64_t> save_rows_as_text(SparseTable& table, const std::string& folde
 /// Reads a text file. Errors: as load_rows(), with the line; kUnimplemented for compressed ones.
 StatusOr<int64_t> load_rows_from_text(SparseTable& table, const std::string& path,
                                       const std::function<bool(uint64_t)>& owns = {});
+
+/// The same for text in memory. \param name  stands for the file in messages
+StatusOr<int64_t> parse_rows(SparseTable& table, std::string_view text, const std::string& name,
+                             const std::function<bool(uint64_t)>& owns = {});
 
 /// All columns of a dense table.
 Status save_dense(DenseTable& table, const std::string& path);

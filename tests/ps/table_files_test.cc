@@ -10,6 +10,7 @@
 
 #include "framework/base/file.h"
 #include "ps/table/ctr_accessor.h"
+#include "ps/table/large_scale_kv.h"
 #include "ps/table/routing.h"
 
 // Tables come back from their files bit by bit, from disk tier and text too; damaged files do not.
@@ -115,6 +116,24 @@ TEST_F(TableFilesTest, EqualRowsGiveEqualBytesWhateverTheOrderOfPushes) {
   ASSERT_TRUE(save_rows(*a, folder_ + "/a", 0).ok());
   ASSERT_TRUE(save_rows(*b, folder_ + "/b", 0).ok());
   EXPECT_EQ(*read_file(folder_ + "/a", 1 << 20), *read_file(folder_ + "/b", 1 << 20));
+}
+
+TEST_F(TableFilesTest, ServersSaveTheirPartsByName) {
+  LargeScaleKv kv;
+  const std::shared_ptr<SparseTable> table = make(ctr());
+  train(*table);
+  ASSERT_TRUE(kv.add("emb.block0", "emb", table).ok());
+  EXPECT_EQ(*kv.size("emb.block0"), 3000);
+  ASSERT_TRUE(kv.save("emb.block0", folder_).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/emb/emb.block0"));
+  LargeScaleKv other;
+  const std::shared_ptr<SparseTable> empty = make(ctr());
+  ASSERT_TRUE(other.add("emb.block0", "emb", empty).ok());
+  EXPECT_EQ(*other.load("emb.block0", folder_), 3000);
+  EXPECT_EQ(rows_of(*empty), rows_of(*table));
+  EXPECT_EQ(kv.size("emb").status().message(), "this server has no table 'emb'");
+  EXPECT_EQ(kv.add("../x", "emb", table).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(kv.add("emb.block0", "emb", table).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(TableFilesTest, EveryDamageIsFound) {
