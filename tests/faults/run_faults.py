@@ -102,6 +102,26 @@ class Suite:
             endpoint = job.proxies[victim].endpoint
             require(any(endpoint in t.text for t in job.trainers), f"no trainer names {endpoint}: {tails(job)}")
 
+    def f1_server_restarted(self):
+        """kill -9 of a server that saves every step, and another one in its place: the result is that without faults."""
+        flags = ["--snapshot-every", "1", "--snapshot-durable"]
+        with self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000"]) as job:
+            want = self.result(job)
+            self.slow(job)
+            folders = [["--snapshot-dir", os.path.join(job.dir, f"snapshots{i}"), *flags] for i in range(len(job.servers))]
+            for i, folder in enumerate(folders):
+                os.makedirs(folder[1])
+                job.start_server(i, wait=False, flags=folder)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            self.moment(job)
+            victim = self.random.randrange(len(job.servers))
+            job.servers[victim].signal(signal.SIGKILL)
+            job.servers[victim].wait(time.monotonic() + LIMIT)
+            time.sleep(self.random.uniform(0, 1))
+            job.start_server(victim, flags=folders[victim])
+            require_same(job, want)
+
     def f2_trainer_killed(self):
         """kill -9 of a trainer: the servers notice its silence and name it, everybody ends."""
         with self.job() as job:
@@ -287,7 +307,7 @@ def main():
     args = ap.parse_args()
     only = [x.lower() for x in args.only.split(",") if x]
     names = sorted((n for n in dir(Suite) if n[0] == "f" and n[1].isdigit()), key=lambda n: (int(n[1:].split("_")[0]), n))
-    names = [n for n in names if not only or any(n.startswith(o) for o in only)]
+    names = [n for n in names if not only or any(n.startswith(o) if "_" in o else n.split("_")[0] == o for o in only)]
     if not names or not os.path.isdir(args.case):
         print("no such fault or case", file=sys.stderr)
         return 2
