@@ -1,14 +1,20 @@
 #include "executor/session.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "executor/add_custom_ops.h"
 #include "executor/executor.h"
+#include "executor/feed_values.h"
+#include "executor/inference_model.h"
+#include "executor/parallel/parallel_executor.h"
+#include "framework/names.h"
 #include "framework/read_program.h"
 #include "framework/tensor/layout.h"
 #include "io/model_folder.h"
+#include "transpiler/parallel/parallel.h"
 
 namespace millrace {
 namespace {
@@ -54,17 +60,59 @@ StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
                                                  .bf16_products = options.bf16_products});
 }
 
+// The var whose gradient the program seeds; empty for programs that do not train.
+StatusOr<std::string> find_loss(const Program& program) {
+  std::vector<std::string> losses;
+  const std::vector<std::string> seeds = transpiler::loss_gradients(program);
+  for (const Var& var : program.root().vars()) {
+    if (std::find(seeds.begin(), seeds.end(), names::grad(var.name())) != seeds.end())
+      losses.push_back(var.name().str());
+  }
+  if (losses.size() == 1) return losses.front();
+  if (!transpiler::is_training_program(program)) return std::string();
+  return Status(StatusCode::kInvalidArgument,
+                fmt::format("the program trains {} losses; say which one in SessionOptions::loss",
+                            losses.size()));
+}
+
 }  // namespace
 
 struct Session::Parts {
   std::unique_ptr<Program> program;
   std::unique_ptr<Scope> scope = std::make_unique<Scope>();
   std::unique_ptr<executor::PreparedProgram> prepared;
+  std::unique_ptr<executor::ParallelExecutor> parallel;  ///< instead, for several devices
   NamedValues feeds;           ///< kept, so that a run with the same shapes allocates nothing
   std::vector<Value> results;  ///< likewise
 
   Status prepare(const executor::Executor& runner) {
     MILLRACE_ASSIGN_OR_RETURN(prepared, runner.prepare(*program, *scope));
+    return Ok();
+  }
+  Status prepare_devices(const SessionOptions& options) {
+    MILLRACE_ASSIGN_OR_RETURN(auto runtime,
+                              executor::runtime_with(options.custom_ops, options.allow_dir));
+    executor::ParallelOptions settings;
+    settings.devices = options.devices;
+    settings.seed = options.seed;
+    settings.optimize = options.optimize;
+    settings.loss_name = options.loss;
+    if (settings.loss_name.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(settings.loss_name, find_loss(*program));
+    }
+    MILLRACE_ASSIGN_OR_RETURN(
+        parallel, executor::ParallelExecutor::create(std::move(runtime), *program, *scope, settings,
+                                                     options.threads));
+    return Ok();
+  }
+  /// The other devices get the value that a var of the caller's scope has now.
+  Status spread(const std::string& name) const {
+    const Value* const value = scope->find_local(name);
+    if (parallel == nullptr || value == nullptr || !value->initialized()) return Ok();
+    for (int d = 1; d < parallel->device_count(); ++d) {
+      if (Value* const copy = parallel->local_scope(d).find_local(name))
+        MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, *copy));
+    }
     return Ok();
   }
 };
@@ -85,7 +133,8 @@ StatusOr<Session> Session::open_model(const std::string& folder, const SessionOp
         io::load_parameters(params, *parts->program, *parts->scope, {.threads = options.threads}));
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::Executor runner, executor_for(options));
-  if (Status status = parts->prepare(runner); !status.ok()) return std::move(status).in_file(file);
+  Status status = options.devices > 1 ? parts->prepare_devices(options) : parts->prepare(runner);
+  if (!status.ok()) return std::move(status).in_file(file);
   return Session(std::move(parts));
 }
 
@@ -100,15 +149,18 @@ StatusOr<Session> Session::open(const Program& program, const Program* startup,
     if (Status status = prepared->run({}, {}, none); !status.ok())
       return std::move(status).with_note("in the startup program");
   }
-  MILLRACE_RETURN_IF_ERROR(parts->prepare(runner));
+  MILLRACE_RETURN_IF_ERROR(options.devices > 1 ? parts->prepare_devices(options)
+                                               : parts->prepare(runner));
   return Session(std::move(parts));
 }
 
 const std::vector<std::string>& Session::inputs() const {
-  return parts_->prepared->feed_targets();
+  return parts_->parallel != nullptr ? parts_->parallel->feed_targets()
+                                     : parts_->prepared->feed_targets();
 }
 const std::vector<std::string>& Session::outputs() const {
-  return parts_->prepared->fetch_targets();
+  return parts_->parallel != nullptr ? parts_->parallel->fetch_targets()
+                                     : parts_->prepared->fetch_targets();
 }
 
 StatusOr<Arrays> Session::run(const Arrays& feeds, const std::vector<std::string>& fetches) {
@@ -117,7 +169,11 @@ StatusOr<Arrays> Session::run(const Arrays& feeds, const std::vector<std::string
     MILLRACE_ASSIGN_OR_RETURN(parts_->feeds[name].as<Tensor>(), to_tensor(name, array));
   }
   const std::vector<std::string>& wanted = fetches.empty() ? outputs() : fetches;
-  MILLRACE_RETURN_IF_ERROR(parts_->prepared->run(parts_->feeds, wanted, parts_->results));
+  MILLRACE_RETURN_IF_ERROR(
+      parts_->parallel != nullptr
+          ? parts_->parallel->run(executor::ParallelFeeds::split(parts_->feeds), wanted,
+                                  parts_->results)
+          : parts_->prepared->run(parts_->feeds, wanted, parts_->results));
   Arrays results;
   for (size_t i = 0; i < wanted.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(results[wanted[i]], to_array(wanted[i], parts_->results[i]));
@@ -137,15 +193,25 @@ Status Session::set(const std::string& name, const Array& value) {
   if (var == nullptr || !var->persistable())
     return {StatusCode::kNotFound, fmt::format("there is no persistable var '{}'", name)};
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, to_tensor(name, value));
-  return parts_->scope->local(name).as<Tensor>().copy_from(tensor);
+  MILLRACE_RETURN_IF_ERROR(parts_->scope->local(name).as<Tensor>().copy_from(tensor));
+  return parts_->spread(name);
 }
 
 Status Session::load_params(const std::string& path) {
-  return io::load_parameters(path, *parts_->program, *parts_->scope);
+  MILLRACE_RETURN_IF_ERROR(io::load_parameters(path, *parts_->program, *parts_->scope));
+  for (const std::string& name : parts_->scope->names())
+    MILLRACE_RETURN_IF_ERROR(parts_->spread(name));
+  return Ok();
 }
 
 Status Session::save_params(const std::string& path) const {
   return io::save_parameters(path, *parts_->program, *parts_->scope);
+}
+
+Status Session::save_model(const std::string& folder, const std::vector<std::string>& inputs,
+                           const std::vector<std::string>& outputs) const {
+  return executor::save_inference_model(folder, *parts_->program, *ops::standard_registry(),
+                                        *parts_->scope, inputs, outputs);
 }
 
 namespace detail {

@@ -54,6 +54,12 @@ struct SessionOptions {
   std::vector<CustomOp> custom_ops = {};
   /// Folder that ops such as load and save may use; empty: such programs are refused.
   std::string allow_dir = {};
+  /// Above 1: feeds are divided over so many CPU devices along dim 0, gradients are summed over
+  /// them, and what a run returns is joined along dim 0 in their order (single numbers become one a
+  /// device). threads are those of all devices together.
+  int devices = 1;
+  /// Loss of a program that trains on several devices; empty: the one whose gradient it seeds.
+  std::string loss = {};
 };
 
 /// A program and its variables, ready to run: inference of a saved model, or training.
@@ -107,6 +113,12 @@ class Session {
   /// Writes the persistable vars in the format of the original: a folder (one file a var) if path
   /// is one or ends in '/', else one combined file. Errors: kIo, kNotFound for a var without value.
   Status save_params(const std::string& path) const;
+  /// Writes the part of the program that computes some vars from others, and its parameters, as an
+  /// inference model folder that open_model() reads; the folder is made.
+  /// Errors: kInvalidArgument for unknown names, kInvalidProgram if the outputs need more than the
+  /// inputs, kUsage if there is a model in the folder, kIo.
+  Status save_model(const std::string& folder, const std::vector<std::string>& inputs,
+                    const std::vector<std::string>& outputs) const;
 
  private:
   struct Parts;
