@@ -141,7 +141,9 @@ TEST(CommunicatorTest, AFullQueueHoldsTheTrainerBack) {
       ++sent;
     }
   });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  for (int i = 0; i < 20'000 && sent < 3; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // time for one too many
   EXPECT_GE(sent, 3);
   EXPECT_LE(sent, 4) << "three wait, one is being sent";
   servers.block(false);

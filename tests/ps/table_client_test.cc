@@ -126,6 +126,8 @@ class TableClientTest : public ::testing::Test {
     ChannelCaller::Options options;
     options.caller = {"job", trainer, 1};
     options.deadline = std::chrono::seconds(20);
+    options.retries = 60;  // calls of several trainers interleave, so one may be lost many times
+    options.retry_pause = std::chrono::milliseconds(0);
     auto caller = ChannelCaller::create(transport_, endpoints_, options);
     EXPECT_TRUE(caller.ok());
     return std::make_shared<TableClient>(std::move(*caller));
