@@ -45,6 +45,9 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
                   .description(""));
   app.add_option("--program", flags.program, "program that the values belong to")
       ->type_name("FILE");
+  app.add_option("--slices", flags.slices,
+                 "slices.json of a job: PATH has snapshots of its servers, which are joined")
+      ->type_name("FILE");
   app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
       ->type_name("GLOB,...");
   app.add_option("--unique-id", flags.unique_id, "which save of an original checkpoint")

@@ -13,6 +13,7 @@
 #include "io/model_folder.h"
 #include "io/npz.h"
 #include "io/original/original_checkpoint.h"
+#include "tools/checkpoint/servers.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -193,6 +194,8 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const Chec
   std::string form = flags.from;
   std::error_code error;
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
+  if (!flags.slices.empty() && fs::is_directory(path + "/server-0", error))
+    return open_servers(tool, path, flags.slices);
   if (form == "auto") {
     if (fs::is_directory(path, error)) {
       form = form_of_folder(path);
