@@ -1,7 +1,8 @@
-// Writes the net that parameter servers are measured with: ids of 26 slots look up one sparse table,
-// 13 numbers, three layers of relu, softmax over two classes, plain SGD.
+// Writes the net that parameter servers are measured with: ids of 26 slots look up one sparse
+// table, 13 numbers, three layers of relu, softmax over two classes, plain SGD.
 //
-//   make_ctr_net OUT [--vocab 1000000] [--dim 16] [--hidden 400]      writes OUT/main.pb, OUT/startup.pb
+//   make_ctr_net OUT [--vocab 1000000] [--dim 16] [--hidden 400]      writes OUT/main.pb,
+//   OUT/startup.pb
 //
 // Feeds: ids [batch, 26, 1], dense [batch, 13], label [batch, 1]. Prints the name of the loss.
 
@@ -35,8 +36,7 @@ StatusOr<std::string> write_net(const Options& options) {
   const VarRef label = net.data("label", {-1, 1}, DType::kInt64);
   const VarRef rows = layers::embedding(
       ids, options.vocab, options.dim,
-      {.is_sparse = true,
-       .param = {.name = "emb", .initializer = init::Uniform{-0.01F, 0.01F}}});
+      {.is_sparse = true, .param = {.name = "emb", .initializer = init::Uniform{-0.01F, 0.01F}}});
   VarRef x = layers::concat({layers::reshape(rows, {-1, kSlots * options.dim}), dense}, 1);
   for (int i = 0; i < 3; ++i) x = layers::fc(x, options.hidden, {.act = "relu"});
   const VarRef prob = layers::fc(x, 2, {.act = "softmax"});
