@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -64,6 +65,21 @@ class ReplyWriter final : public ReplySink {
   std::unique_ptr<Impl> impl_;
 };
 
+/// Bounds what the messages that are being received and handled may hold together. Thread-safety:
+/// all members.
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(uint64_t bytes) : limit_(bytes) {}
+  [[nodiscard]] uint64_t limit() const { return limit_; }
+  /// False if so many more are too many.
+  bool take(uint64_t bytes);
+  void give_back(uint64_t bytes) { used_ -= bytes; }
+
+ private:
+  uint64_t limit_;
+  std::atomic<uint64_t> used_{0};
+};
+
 /// Takes a message apart as its bytes arrive, in pieces of any size, straight into the memory of
 /// its values.
 ///
@@ -85,6 +101,9 @@ class MessageReader {
   [[nodiscard]] bool done() const;
   /// Bytes so far.
   [[nodiscard]] uint64_t received_bytes() const;
+  /// Counts the values there from the moment that the head is read to the reader's end; a message
+  /// that does not fit is refused with kResource. Before the first byte; it outlives the reader.
+  void set_budget(MemoryBudget& budget);
 
  protected:
   MessageReader(BufferPool& pool, uint64_t max_payload_bytes);

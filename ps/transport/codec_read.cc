@@ -62,6 +62,8 @@ struct MessageReader::Impl {
   size_t now_at = 0;           // the step under way
   uint64_t payload_bytes = 0;  // of all steps
   uint64_t received = 0;
+  MemoryBudget* budget = nullptr;
+  uint64_t budgeted = 0;
 
   // Memory of the step under way: room for `capacity` of its bytes.
   std::byte* target = nullptr;
@@ -265,7 +267,22 @@ Status MessageReader::Impl::next_steps() {
 
 MessageReader::MessageReader(BufferPool& pool, uint64_t max_payload_bytes)
     : impl_(std::make_unique<Impl>(pool, max_payload_bytes)) {}
-MessageReader::~MessageReader() = default;
+MessageReader::~MessageReader() {
+  if (impl_->budgeted > 0) impl_->budget->give_back(impl_->budgeted);
+}
+
+bool MemoryBudget::take(uint64_t bytes) {
+  uint64_t sum = 0;
+  uint64_t used = used_.load();
+  do {
+    if (__builtin_add_overflow(used, bytes, &sum) || sum > limit_) return false;
+  } while (!used_.compare_exchange_weak(used, sum));
+  return true;
+}
+
+void MessageReader::set_budget(MemoryBudget& budget) {
+  impl_->budget = &budget;
+}
 
 bool MessageReader::done() const {
   return impl_->phase == Impl::Phase::kDone;
@@ -308,6 +325,15 @@ Status MessageReader::filled(size_t bytes) {
     return Ok();
   }
   MILLRACE_RETURN_IF_ERROR(take_head(now.buffer));
+  if (now.budget != nullptr) {
+    if (!now.budget->take(now.payload_bytes)) {
+      return Status(StatusCode::kResource,
+                    fmt::format("with another {} bytes, the calls that are under way would hold "
+                                "more than {}",
+                                now.payload_bytes, now.budget->limit()));
+    }
+    now.budgeted = now.payload_bytes;
+  }
   now.buffer.clear();
   now.phase = Impl::Phase::kPayload;
   return now.next_steps();

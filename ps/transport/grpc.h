@@ -47,6 +47,8 @@ struct GrpcOptions {
   int max_handler_threads = 1024;  ///< calls at once; those in a barrier take one each
   /// Memory for bytes that have arrived and were not read yet, all connections together.
   uint64_t memory_quota_bytes = uint64_t{1} << 30U;
+  /// Bytes of values in the calls of one listener that are being received or handled.
+  uint64_t max_bytes_under_way = uint64_t{32} << 30U;
   std::chrono::milliseconds handshake_timeout{10000};  ///< until a peer has said what it speaks
   std::chrono::milliseconds idle_timeout{600000};      ///< a connection without calls
   std::chrono::milliseconds stall_timeout{30000};      ///< a call that neither sends nor takes

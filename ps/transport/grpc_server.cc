@@ -111,7 +111,10 @@ class ActiveCalls {
 class PsService final : public grpc::Service {
  public:
   PsService(GrpcShared& shared, Handler& handler, ActiveCalls& calls)
-      : shared_(shared), handler_(handler), calls_(calls) {
+      : shared_(shared),
+        handler_(handler),
+        calls_(calls),
+        budget_(shared.options.max_bytes_under_way) {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
@@ -132,6 +135,7 @@ class PsService final : public grpc::Service {
   GrpcShared& shared_;
   Handler& handler_;
   ActiveCalls& calls_;
+  MemoryBudget budget_;
 };
 
 grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
@@ -144,6 +148,7 @@ grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
 grpc::Status PsService::exchange(grpc::ServerContext& context, Stream& stream) {
   const auto begin = Clock::now();
   CallReader reader(shared_.pool, shared_.options.max_message_bytes);
+  reader.set_budget(budget_);
   ReplyWriter answer(shared_.pool);
   Status status;
   if (!receive(context, stream, reader, status))

@@ -39,7 +39,9 @@ struct Connection {
 class TcpListener final : public Listener {
  public:
   TcpListener(std::shared_ptr<TcpShared> shared, Handler& handler)
-      : shared_(std::move(shared)), handler_(handler) {}
+      : shared_(std::move(shared)),
+        handler_(handler),
+        budget_(shared_->options.max_bytes_under_way) {}
   ~TcpListener() override;
 
   [[nodiscard]] const std::string& endpoint() const override { return endpoint_; }
@@ -60,6 +62,7 @@ class TcpListener final : public Listener {
 
   std::shared_ptr<TcpShared> shared_;
   Handler& handler_;
+  MemoryBudget budget_;
   std::unique_ptr<GrpcGuests> guests_;
   std::string endpoint_;
   Socket listener_;
@@ -161,6 +164,7 @@ bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer
     socket.set_patience(options.stall_timeout);
   }
   CallReader reader(shared_->pool, options.max_message_bytes);
+  reader.set_budget(budget_);
   ReplyWriter answer(shared_->pool);
   const StatusOr<bool> received = socket.receive(reader, buffer);
   if (received.ok() && !*received) return false;

@@ -1,5 +1,6 @@
 // Who may do what at a server, and what peers that speak something else do to it: nothing.
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -288,6 +289,42 @@ TEST_P(ServerTest, MessagesAreBoundedOnBothSides) {
   EXPECT_EQ(too_much.code(), StatusCode::kResource) << too_much.to_string();
   request.number = 10;
   EXPECT_TRUE(own->call(request, in(seconds(20)), reply).ok());
+}
+
+TEST_P(ServerTest, CallsUnderWayAreBoundedTogether) {
+  class Waits final : public Handler {
+   public:
+    Status handle(const Request& request, Deadline deadline, ReplySink&) override {
+      if (request.number == 0) return Ok();
+      inside = true;
+      while (!go && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(milliseconds(1));
+      return Ok();
+    }
+    std::atomic<bool> inside = false;
+    std::atomic<bool> go = false;
+  } handler;
+  GrpcOptions options;
+  options.max_bytes_under_way = 1000;
+  const auto through = transport(options);
+  const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
+  const auto channel = std::move(through->connect(listener->endpoint())).value();
+  const Value value = test::tensor_value(test::make_tensor(DType::kInt8, {600}));
+  const auto send = [&](int64_t number) {
+    Request request;
+    request.number = number;
+    request.items.push_back({"x", &value, nullptr});
+    Reply reply;
+    return channel->call(request, in(seconds(20)), reply);
+  };
+  std::thread first([&] { EXPECT_TRUE(send(1).ok()); });
+  while (!handler.inside) std::this_thread::yield();
+  const Status refused = send(0);
+  EXPECT_EQ(refused.code(), StatusCode::kResource) << refused.to_string();
+  EXPECT_THAT(refused.message(), HasSubstr("would hold more than 1000"));
+  handler.go = true;
+  first.join();
+  EXPECT_TRUE(send(0).ok());
 }
 
 TEST_P(ServerTest, CallsAreCounted) {
