@@ -22,6 +22,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kLine = 128;  // processors fetch cache lines in pairs
 constexpr size_t kReasonBytes = 768;
+// First the processor is held, for as long as a rank takes that runs on another; then it is offered
+// to one that waits for this processor; then the rank sleeps.
+constexpr int kSpins = 2000;
+constexpr int kYields = 64;
 constexpr int64_t kLookAroundMs = 50;  // how often a sleeping rank looks for ranks that have ended
 
 // Of linux/futex.h; without the private flag, because other processes wait at the same word.
@@ -70,7 +74,7 @@ SharedBoard::SharedBoard(std::byte* memory, const Shape& shape, std::function<bo
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
   // a rank that spins beside one that needs the core only holds it up
   const bool crowded = shape.ranks > static_cast<int>(std::thread::hardware_concurrency());
-  spins_ = crowded ? 0 : 4000;
+  spins_ = crowded ? 0 : kSpins;
 }
 
 SharedBoard::Header& SharedBoard::header() const {
@@ -165,6 +169,10 @@ Status SharedBoard::wait(int64_t timeout_ms, int partner, llvm::function_ref<boo
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return Ok();
     pause();
+  }
+  for (int yield = 0; yield < kYields; ++yield) {
+    if (done()) return Ok();
+    std::this_thread::yield();
   }
   Header& head = header();
   const Clock::time_point start = Clock::now();

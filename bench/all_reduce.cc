@@ -1,0 +1,163 @@
+// All-reduce of f32 between threads of one process, or between processes, by size.
+//   all_reduce [--engine threads|shm|gloo] [--ranks 2] [--kib 1,64,...] [--check]
+//   mpirun -n 2 all_reduce --engine mpi
+// A JSON line a size: name, kib, ranks, us median, p95, bus GB/s, runs; between threads also the
+// time that memory needs for the traffic (every rank reads all parts and writes all results once,
+// measured beside).
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "executor/collective/open_group.h"
+#include "executor/collective/shared_group.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using millrace::DType;
+using millrace::executor::CollectiveGroup;
+
+struct Options {
+  std::string engine = "threads";
+  int ranks = 2;
+  std::vector<int64_t> kib = {1, 4, 16, 64, 256, 1024, 4096, 16384, 65536};
+  std::string folder = "/tmp";
+  bool check = false;
+};
+
+double us_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// Medians over rounds of as many calls as take a moment.
+void measure(CollectiveGroup& group, const Options& options) {
+  for (const int64_t kib : options.kib) {
+    const int64_t count = kib * 256;
+    std::vector<float> data(static_cast<size_t>(count), 1.0F);
+    const auto call = [&] {
+      const auto status =
+          group.all_reduce(DType::kFloat32, reinterpret_cast<std::byte*>(data.data()), count);
+      if (!status.ok()) {
+        std::fprintf(stderr, "%s\n", status.to_string().c_str());
+        std::exit(1);
+      }
+    };
+    call();
+    if (data.front() != static_cast<float>(group.size()) || data.back() != data.front()) {
+      std::fprintf(stderr, "wrong sum\n");
+      std::exit(1);
+    }
+    const int64_t calls = options.check ? 1 : std::clamp<int64_t>(65536 / kib, 4, 4000);
+    std::vector<double> rounds;
+    for (int round = 0; round < (options.check ? 1 : 9); ++round) {
+      std::fill(data.begin(), data.end(), 1e-30F);
+      if (!group.barrier().ok()) std::exit(1);
+      const auto start = Clock::now();
+      for (int64_t i = 0; i < calls; ++i) call();
+      rounds.push_back(us_since(start) / static_cast<double>(calls));
+    }
+    if (group.rank() != 0) continue;
+    std::sort(rounds.begin(), rounds.end());
+    const double median = rounds[rounds.size() / 2];
+    const double bytes = static_cast<double>(kib) * 1024 * 2 * (group.size() - 1) / group.size();
+    fmt::print(
+        "{{\"name\": \"all_reduce_{}\", \"kib\": {}, \"ranks\": {}, \"us_median\": {:.2f}, "
+        "\"us_p95\": {:.2f}, \"bus_gb_s\": {:.3f}, \"runs\": {}}}\n",
+        group.engine(), kib, group.size(), median, rounds.back(), bytes / median / 1e3,
+        rounds.size());
+    std::fflush(stdout);
+  }
+}
+
+// Both threads read two parts and write both, as an all-reduce of 64 MiB must.
+void measure_memory() {
+  constexpr int64_t kCount = int64_t{16} << 20U;
+  std::vector<float> a(kCount, 1.0F);
+  std::vector<float> b(kCount, 2.0F);
+  std::vector<double> rounds;
+  for (int round = 0; round < 9; ++round) {
+    const auto start = Clock::now();
+    const auto half = [&](int64_t begin, int64_t end) {
+      float* const x = a.data();
+      float* const y = b.data();
+      for (int64_t i = begin; i < end; ++i) x[i] = y[i] = (x[i] + y[i]) * 0.5F;
+    };
+    std::thread other(half, kCount / 2, kCount);
+    half(0, kCount / 2);
+    other.join();
+    rounds.push_back(us_since(start));
+  }
+  std::sort(rounds.begin(), rounds.end());
+  fmt::print(
+      "{{\"name\": \"memory_of_64_mib\", \"us_median\": {:.2f}, \"us_min\": {:.2f}, "
+      "\"runs\": {}}}\n",
+      rounds[rounds.size() / 2], rounds.front(), rounds.size());
+}
+
+int run_threads(const Options& options) {
+  auto groups = millrace::executor::make_thread_groups(options.ranks);
+  if (!groups.ok()) return 1;
+  std::vector<std::thread> threads;
+  for (size_t r = 1; r < groups->size(); ++r)
+    threads.emplace_back([&, r] { measure(*(*groups)[r], options); });
+  measure(*groups->front(), options);
+  for (std::thread& thread : threads) thread.join();
+  if (!options.check) measure_memory();
+  return 0;
+}
+
+int run_rank(const Options& options, int rank, const std::string& folder) {
+  millrace::executor::GroupOptions join;
+  join.settings.rank = rank;
+  join.settings.size = options.ranks;
+  join.folder = folder;
+  const auto engine = millrace::executor::parse_engine(options.engine);
+  if (!engine.ok()) return 2;
+  join.engine = *engine;
+  auto group = millrace::executor::open_group(join);
+  if (!group.ok()) {
+    std::fprintf(stderr, "%s\n", group.status().to_string().c_str());
+    return 1;
+  }
+  measure(**group, options);
+  return 0;
+}
+
+int run_processes(const Options& options) {
+  std::string folder = options.folder + "/millrace_all_reduce_XXXXXX";
+  if (mkdtemp(folder.data()) == nullptr) return 1;
+  for (int rank = 1; rank < options.ranks; ++rank) {
+    if (fork() == 0) _exit(run_rank(options, rank, folder));
+  }
+  int code = run_rank(options, 0, folder);
+  for (int rank = 1; rank < options.ranks; ++rank) {
+    int status = 0;
+    wait(&status);
+    if (status != 0) code = 1;
+  }
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("all-reduce by size");
+  app.add_option("--engine", options.engine, "threads, shm, gloo, or mpi under mpirun");
+  app.add_option("--ranks", options.ranks, "ranks, but under mpirun");
+  app.add_option("--kib", options.kib, "sizes")->delimiter(',');
+  app.add_flag("--check", options.check, "results only");
+  CLI11_PARSE(app, argc, argv);
+  if (options.engine == "threads") return run_threads(options);
+  if (options.engine == "mpi") return run_rank(options, 0, {});
+  return run_processes(options);
+}
