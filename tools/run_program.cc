@@ -4,6 +4,7 @@
 #include "tools/common/tool.h"
 #include "tools/run/cluster.h"
 #include "tools/run/options.h"
+#include "tools/run/roles.h"
 #include "tools/run/run_once.h"
 
 int main(int argc, char** argv) {
@@ -22,6 +23,7 @@ int main(int argc, char** argv) {
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
+    if (!options.ps.role.empty()) return run_role(tool, options);
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
     name_files_of_rank(options, rings == nullptr ? 0 : rings->rank());
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);

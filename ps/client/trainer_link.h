@@ -13,6 +13,8 @@
 
 namespace millrace::ps {
 
+class Communicator;
+
 /// What one trainer sends and fetches in a step, put together into one message a server where the
 /// program has barriers: gradients wait until the send barrier, which takes them along, and
 /// parameters come with the fetch barrier.
@@ -27,6 +29,9 @@ class TrainerLink {
   TrainerLink& operator=(const TrainerLink&) = delete;
 
   [[nodiscard]] Client& client() { return *client_; }
+  /// What the communicator sends, or null: nothing. It must outlive the runs of the program.
+  [[nodiscard]] Communicator* communicator() const { return communicator_; }
+  void set_communicator(Communicator* communicator) { communicator_ = communicator; }
 
   /// A value on its way to a server.
   struct Parcel {
@@ -69,6 +74,7 @@ class TrainerLink {
                  const std::vector<std::string>& endpoints);
 
   std::shared_ptr<Client> client_;
+  Communicator* communicator_ = nullptr;
   std::vector<Parcel> parcels_;
   std::vector<Want> wants_;
   Turn turn_ = Turn::kNone;

@@ -1,12 +1,10 @@
-#include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "executor/block_runner.h"
-#include "framework/names.h"
+#include "ps/communicator/communicator.h"
 #include "ps/ops/row_sections.h"
 #include "ps/ops/trainer_ops.h"
 
@@ -89,6 +87,10 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
   for (size_t i = 0; i < send.args.size(); ++i) {
     const Value& value = ctx.args.in_value(send.args[i]);
     if (!value.initialized()) return no_value(send.vars[i]);
+    if (link.communicator() != nullptr && link.communicator()->sends(send.vars[i])) {
+      MILLRACE_RETURN_IF_ERROR(link.communicator()->send(send.vars[i], value));
+      continue;
+    }
     if (send.counts) return send_count(link, send, value);
     if (send.sections.empty() && send.args.size() > 1) {
       parcels.push_back({send.endpoints[i], send.remote_names[i], &value});
@@ -103,6 +105,7 @@ Status run_send(TrainerLink& link, Send& send, ControlContext& ctx) {
                          send.sections.size() > 1 ? &send.pieces[k] : &value});
     }
   }
+  if (parcels.empty()) return Ok();
   if (!send.deferred) return link.send(parcels);
   link.keep(parcels);
   return Ok();
@@ -120,12 +123,32 @@ Status check_counts(const KernelSetup& setup, const Send& send) {
       send.endpoints.size(), send.remote_names.size(), vars, pieces);
 }
 
+// Geo: what was looked up is told to the communicator, which knows where it goes; the send of a
+// startup program only says that the parameters are there.
+StatusOr<Control> make_geo_send(const Link& link, const KernelSetup& setup,
+                                const std::vector<std::string>& vars) {
+  const auto tables = setup.attr<Strings>("send_varnames");
+  if (vars.size() != tables.size()) {
+    return setup.error("attribute 'send_varnames' has {} tables for {} vars of ids", tables.size(),
+                       vars.size());
+  }
+  const kernels::ArgRange ids = setup.inputs("X");
+  return Control([link, tables, ids](ControlContext& ctx) -> Status {
+    if (link->communicator() == nullptr) return Ok();
+    for (size_t i = 0; i < tables.size(); ++i) {
+      if (!link->communicator()->sends(tables[i])) continue;
+      MILLRACE_RETURN_IF_ERROR(
+          link->communicator()->send(tables[i], ctx.args.in_value(ids, static_cast<int32_t>(i))));
+    }
+    return Ok();
+  });
+}
+
 StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
   auto send = std::make_shared<Send>();
   send->vars = names_of(setup.op().input("X"));
   send->endpoints = setup.attr<Strings>("epmap");
-  // geo: what is sent, and where, is the communicator's business
-  if (send->endpoints.empty()) return Control([](ControlContext& /*ctx*/) { return Ok(); });
+  if (send->endpoints.empty()) return make_geo_send(link, setup, send->vars);
   for (size_t i = 0; i < send->vars.size(); ++i) send->args.push_back(setup.input("X", i));
   send->remote_names = setup.attr<Strings>("send_varnames");
   if (send->remote_names.empty()) send->remote_names = send->vars;

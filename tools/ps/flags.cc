@@ -1,9 +1,27 @@
 #include "tools/ps/flags.h"
 
+#include <utility>
+
+#include "ps/transport/grpc.h"
+
 namespace millrace::tools {
 namespace {
 
 constexpr int64_t kLongest = int64_t{1} << 40;
+
+void add_transport_flags(Tool& tool, PsFlags& flags) {
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("Parameter servers");
+  app.add_option("--tls-ca", flags.tls_ca, "certificates that peers must be signed by, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-cert", flags.tls_cert, "certificate of this process, PEM")
+      ->type_name("FILE");
+  app.add_option("--tls-key", flags.tls_key, "key of the certificate, PEM")->type_name("FILE");
+  app.add_flag("--insecure-listen", flags.insecure_listen, "listen beyond loopback without TLS");
+  app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
+                 "how long a broken connection is tried again")
+      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+}
 
 }  // namespace
 
@@ -41,6 +59,7 @@ void add_job_flags(Tool& tool, PsFlags& flags) {
       ->type_name("NAME");
   app.add_option("--deadline-ms", flags.deadline_ms, "longest time that one call may take")
       ->check(CLI::Range(int64_t{1}, kLongest).description(""));
+  add_transport_flags(tool, flags);
 }
 
 void add_server_flags(Tool& tool, PsFlags& flags) {
@@ -57,6 +76,20 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
+}
+
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags) {
+  ps::GrpcOptions options;
+  const bool any = !flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty();
+  const bool all = !flags.tls_ca.empty() && !flags.tls_cert.empty() && !flags.tls_key.empty();
+  if (any && !all)
+    return Status(StatusCode::kUsage, "TLS needs all of --tls-ca, --tls-cert and --tls-key");
+  if (all) options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, ""};
+  options.insecure_listen = flags.insecure_listen;
+  options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Transport> transport,
+                            ps::make_grpc_transport(options));
+  return std::shared_ptr<ps::Transport>(std::move(transport));
 }
 
 }  // namespace millrace::tools

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "ps/transport/transport.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -23,6 +25,11 @@ struct PsFlags {
   int64_t start_timeout_ms = 180'000;
   bool elastic = false;
   double dc_lambda = 1;
+  std::string tls_ca;  ///< PEM files of mutual TLS
+  std::string tls_cert;
+  std::string tls_key;
+  bool insecure_listen = false;
+  int64_t reconnect_timeout_ms = 30'000;
 };
 
 /// Options of run-program for trainers and clusters.
@@ -31,5 +38,9 @@ void add_trainer_flags(Tool& tool, PsFlags& flags);
 void add_job_flags(Tool& tool, PsFlags& flags);
 /// Options of servers alone.
 void add_server_flags(Tool& tool, PsFlags& flags);
+
+/// Calls between processes, as the flags say. Errors: kUsage for TLS files that are not all named;
+/// those of make_grpc_transport().
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags);
 
 }  // namespace millrace::tools

@@ -4,10 +4,14 @@
 #include <optional>
 #include <utility>
 
+#include <unistd.h>
+
 #include "framework/base/file.h"
+#include "framework/op_attrs.h"
 #include "io/model_folder.h"
 #include "ops/verify.h"
 #include "ps/client/gather.h"
+#include "ps/client/link_sender.h"
 #include "ps/ops/trainer_ops.h"
 #include "tools/common/program_options.h"
 #include "transpiler/distribute/slices_json.h"
@@ -39,6 +43,26 @@ int64_t rows_of(const NamedValues& feeds) {
   return 0;
 }
 
+bool has_half_barrier(const Program& program) {
+  for (const Op& op : program.root().ops()) {
+    if (op.type() == "send_barrier" && get_attr_or(op, "half_async", false)) return true;
+  }
+  return false;
+}
+
+ps::CommContexts geo_contexts(const transpiler::GeoFacts& geo) {
+  ps::CommContexts contexts;
+  for (const transpiler::GeoVar& var : geo.vars) {
+    ps::CommContext& context = contexts[var.origin];
+    context.var_name = var.origin;
+    context.split_varnames = var.var_names;
+    context.split_endpoints = var.epmap;
+    context.sections = var.sections;
+    context.is_sparse = var.is_sparse;
+  }
+  return contexts;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const Files& files,
@@ -48,7 +72,12 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   std::unique_ptr<TrainerJob> job(new TrainerJob());
   job->name_ = files.program;
   job->stats_.trainer = settings.trainer;
-  job->slices_ = files.slices;
+  if (!files.slices.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
+    StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
+    if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
+    job->slices_ = *std::move(slices);
+  }
   ps::ClientOptions options;
   options.job = flags.job;
   options.trainer = settings.trainer;
@@ -65,11 +94,51 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
       runtime,
       {.threads = settings.threads, .seed = tool.common().seed, .optimize = settings.optimize});
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
+  MILLRACE_RETURN_IF_ERROR(job->make_communicator(tool, settings));
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
       executor.prepare(*job->program_, job->scope_);
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
   job->prepared_ = *std::move(prepared);
   return job;
+}
+
+// Programs that are split at run time, and geo ones, leave sending to a communicator.
+StatusOr<std::unique_ptr<ps::Communicator>> TrainerJob::communicator_of(const Settings& settings,
+                                                                        ps::Remarks& remarks) {
+  auto sender = std::make_shared<ps::LinkSender>(client_);
+  const bool is_geo = slices_ && slices_->properties.geo;
+  const int steps = is_geo ? static_cast<int>(slices_->properties.geo->push_nums) : 1;
+  const ps::CommMode mode = is_geo                        ? ps::CommMode::kGeo
+                            : has_half_barrier(*program_) ? ps::CommMode::kHalfAsync
+                                                          : ps::CommMode::kAsync;
+  MILLRACE_ASSIGN_OR_RETURN(
+      ps::CommunicatorOptions options,
+      ps::communicator_options(mode, settings.communicator, settings.cpu_num, steps, remarks));
+  options.trainer_id = settings.trainer;
+  // every trainer of this process runs its steps in one thread
+  options.cpu_num = 1;
+  if (!is_geo) return ps::Communicator::of_program(*program_, options, std::move(sender));
+  const transpiler::GeoFacts& geo = *slices_->properties.geo;
+  options.trainers = static_cast<int>(geo.trainers);
+  return ps::Communicator::of_program(*program_, static_cast<int>(mode), geo_contexts(geo),
+                                      options.trainers, steps, options, std::move(sender));
+}
+
+Status TrainerJob::make_communicator(const Tool& tool, const Settings& settings) {
+  const bool is_geo = slices_ && slices_->properties.geo;
+  if (!is_geo) {
+    MILLRACE_ASSIGN_OR_RETURN(const ps::CommContexts contexts, ps::send_contexts_of(*program_));
+    if (contexts.empty()) return Ok();
+    // a synchronous server merges by itself; the ops then keep step with it
+    MILLRACE_ASSIGN_OR_RETURN(const int mode,
+                              client_->mode_of(contexts.begin()->second.split_endpoints.front()));
+    if (mode == 0) return Ok();
+  }
+  ps::Remarks remarks;
+  MILLRACE_ASSIGN_OR_RETURN(communicator_, communicator_of(settings, remarks));
+  for (const std::string& remark : remarks) tool.log(LogLevel::kWarning, remark);
+  link_->set_communicator(communicator_.get());
+  return communicator_->start(&scope_);
 }
 
 Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
@@ -105,7 +174,9 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
     stats_.losses.push_back(*loss);
   }
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-  return Ok();
+  if (communicator_ == nullptr) return Ok();
+  MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+  return communicator_->finish_step(scope_);
 }
 
 void TrainerJob::keep_stats() {
@@ -121,17 +192,27 @@ TrainerStats TrainerJob::stats() const {
 }
 
 Status TrainerJob::finish(NamedValues* gather) {
+  if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
   if (gather == nullptr) return client_->complete(false);
-  if (slices_.empty()) {
+  if (!slices_) {
     return {StatusCode::kUsage,
             "--save-persistables gathers from the servers: give the job's slices.json (--slices)"};
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(slices_, kMaxSlicesBytes));
-  StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
-  if (!slices.ok()) return std::move(slices).status().in_file(slices_);
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
-  MILLRACE_ASSIGN_OR_RETURN(*gather, ps::gather_vars(*client_, *slices));
+  MILLRACE_ASSIGN_OR_RETURN(*gather, ps::gather_vars(*client_, *slices_));
   return client_->complete(false);
+}
+
+Status read_communicator_settings(TrainerJob::Settings& settings) {
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const auto [name, value] = llvm::StringRef(*entry).split('=');
+    if (name.startswith("FLAGS_communicator_")) settings.communicator[name.str()] = value.str();
+    if (name == "CPU_NUM" && (value.getAsInteger(10, settings.cpu_num) || settings.cpu_num < 1)) {
+      return {StatusCode::kUsage,
+              "CPU_NUM of the environment is '" + value.str() + "', expected a number above 0"};
+    }
+  }
+  return Ok();
 }
 
 }  // namespace millrace::tools

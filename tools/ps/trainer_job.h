@@ -1,6 +1,8 @@
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,9 +10,11 @@
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
+#include "ps/communicator/communicator.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 #include "tools/ps/trainer_stats.h"
+#include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
 
@@ -30,6 +34,9 @@ class TrainerJob {
     int threads = 1;
     bool optimize = true;
     std::string files_root;  ///< folder that ops may use; empty: none
+    /// Settings of the communicator: the variables of the environment that are for it.
+    std::map<std::string, std::string> communicator;
+    int cpu_num = 1;
   };
   /// Reads programs, runs the startup program, which fetches from the servers, loads parameters and
   /// compiles. Errors: those of readers, the startup program and compilation.
@@ -52,9 +59,12 @@ class TrainerJob {
  private:
   TrainerJob() = default;
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
+  Status make_communicator(const Tool& tool, const Settings& settings);
+  StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(const Settings& settings,
+                                                              ps::Remarks& remarks);
 
   std::string name_;
-  std::string slices_;
+  std::optional<transpiler::SlicesFile> slices_;
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;
   std::unique_ptr<Program> program_;
@@ -62,6 +72,11 @@ class TrainerJob {
   std::unique_ptr<executor::PreparedProgram> prepared_;
   TransferClock clock_;
   TrainerStats stats_;
+  std::unique_ptr<ps::Communicator> communicator_;  ///< null: ops send and receive themselves
 };
+
+/// What the environment says for communicators: FLAGS_communicator_*, and the number of threads in
+/// CPU_NUM (1 if there is none). Errors: kUsage for a CPU_NUM that is no number above 0.
+Status read_communicator_settings(TrainerJob::Settings& settings);
 
 }  // namespace millrace::tools

@@ -122,13 +122,14 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
                                 folder_.slices(), options_.params};
   PsFlags flags = options_.ps;
   flags.silence_timeout_ms = 0;
+  TrainerJob::Settings settings;
+  settings.trainer = id;
+  settings.threads = threads_for(folder_.trainers);
+  settings.optimize = options_.optimize;
+  settings.files_root = options_.allow_dir;
+  MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
-                            TrainerJob::open(tool_, files, flags,
-                                             {.trainer = id,
-                                              .threads = threads_for(folder_.trainers),
-                                              .optimize = options_.optimize,
-                                              .files_root = options_.allow_dir},
-                                             transport_));
+                            TrainerJob::open(tool_, files, flags, settings, transport_));
   if (!options_.ps.report.empty()) job->keep_stats();
   // Trainer 0 stands for all of them; they go at one pace.
   const std::optional<ProgressMode> mode = progress_mode(options_.progress);

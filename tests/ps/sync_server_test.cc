@@ -1,0 +1,316 @@
+#include <atomic>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/ps/server_fixture.h"
+
+// A synchronous server: steps are means over the trainers that are there, whoever is late, leaves,
+// or has to say things twice.
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+
+std::shared_ptr<InprocTransport> transport() {
+  return std::make_shared<InprocTransport>();
+}
+
+TEST(SyncServer, AppliesTheMeanOfAllTrainers) {
+  const auto way = transport();
+  TestServer server(way, sync_server(2), kStart);
+  Floats seen[2];
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      TestTrainer trainer(way, t);
+      const Floats grad = t == 0 ? Floats{2, 0} : Floats{4, 8};
+      for (int k = 0; k < 2; ++k)
+        ASSERT_TRUE(trainer.step(fmt::format("w@GRAD.trainer_{}", t), grad, seen[t]).ok());
+      ASSERT_TRUE(trainer.leave().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // twice 0.5 * mean {3, 4}
+  EXPECT_THAT(seen[0], ElementsAre(5, 12));
+  EXPECT_THAT(seen[1], ElementsAre(5, 12));
+  EXPECT_TRUE(server.end().ok());
+}
+
+// No get sees a parameter of another step, whatever the trainers' pace.
+TEST(SyncServer, KeepsStepAtRandomPace) {
+  const auto way = transport();
+  TestServer server(way, sync_server(4), kStart);
+  constexpr int kSteps = 20;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      TestTrainer trainer(way, t);
+      for (int k = 0; k < kSteps; ++k) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+        Floats seen;
+        ASSERT_TRUE(
+            trainer.step(fmt::format("w@GRAD.trainer_{}", t), {2, 4 * float(t)}, seen).ok());
+        EXPECT_THAT(seen, ElementsAre(8 - float(k + 1), 16 - 3 * float(k + 1)));
+      }
+      ASSERT_TRUE(trainer.leave().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(server.end().ok());
+}
+
+// The mean is over those who arrive, where the program divides by all.
+TEST(SyncServer, GoesOnWithoutATrainerThatLeaves) {
+  const auto way = transport();
+  TestServer server(way, sync_server(3), kStart);
+  Floats seen[3];
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      TestTrainer trainer(way, t);
+      const int steps = t == 2 ? 1 : 3;
+      for (int k = 0; k < steps; ++k)
+        ASSERT_TRUE(
+            trainer.step(fmt::format("w@GRAD.trainer_{}", t), {3, 3 * float(t)}, seen[t]).ok());
+      ASSERT_TRUE(trainer.leave().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // {3, 3} of three, then twice {3, 1.5} of two
+  EXPECT_THAT(seen[0], ElementsAre(8 - 1.5F - 3, 16 - 1.5F - 1.5F));
+  EXPECT_TRUE(server.end().ok());
+}
+
+TEST(SyncServer, OneTrainerSendsThePlainName) {
+  const auto way = transport();
+  TestServer server(way, sync_server(1), kStart);
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  ASSERT_TRUE(trainer.step("w@GRAD", {2, 2}, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(7, 15));
+}
+
+// Loses every other answer, after the call was carried out.
+class ForgetfulTransport final : public Transport {
+ public:
+  explicit ForgetfulTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
+    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Channel> channel, inner_->connect(endpoint));
+    return std::shared_ptr<Channel>(std::make_shared<Way>(*this, std::move(channel)));
+  }
+  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
+                                             Handler& handler) override {
+    return inner_->listen(endpoint, handler);
+  }
+
+ private:
+  class Way final : public Channel {
+   public:
+    Way(ForgetfulTransport& owner, std::shared_ptr<Channel> inner)
+        : owner_(owner), inner_(std::move(inner)) {}
+    const std::string& endpoint() const override { return inner_->endpoint(); }
+    Status call(const Request& request, Deadline deadline, Reply& reply) override {
+      Reply answer;
+      Status status = inner_->call(request, deadline, answer);
+      if (++owner_.calls_ % 2 == 0) return {StatusCode::kDistributed, "the answer was lost"};
+      reply = std::move(answer);
+      return status;
+    }
+
+   private:
+    ForgetfulTransport& owner_;
+    std::shared_ptr<Channel> inner_;
+  };
+  std::shared_ptr<Transport> inner_;
+  std::atomic<int> calls_{0};
+};
+
+TEST(SyncServer, CarriesARepeatedCallOutOnce) {
+  const auto way = transport();
+  TestServer server(way, sync_server(1), kStart);
+  TestTrainer trainer(std::make_shared<ForgetfulTransport>(way), 0);
+  Floats seen;
+  for (int k = 0; k < 5; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(3, 6));
+}
+
+TEST(SyncServer, RefusesWhatIsOutOfPhase) {
+  const auto way = transport();
+  TestServer server(way, sync_server(1), kStart);
+  TestTrainer trainer(way, 0, 300);
+  const Value grad = floats({1, 1});
+  const Status early = trainer.call(Method::kSend, "w@GRAD", &grad);
+  EXPECT_EQ(early.code(), StatusCode::kDistributed);
+  EXPECT_THAT(early.to_string(), HasSubstr("expected its fetch barrier first"));
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  EXPECT_THAT(trainer.call(Method::kFetchBarrier).to_string(),
+              HasSubstr("expected its send barrier first"));
+  const Status missing = trainer.call(Method::kSendBarrier);
+  EXPECT_EQ(missing.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(missing.to_string(), HasSubstr("'w@GRAD.trainer_0'"));
+}
+
+TEST(SyncServer, NamesVarsAndValuesThatDoNotFit) {
+  const auto way = transport();
+  TestServer server(way, sync_server(2), kStart);
+  TestTrainer trainer(way, 0, 300);
+  ASSERT_TRUE(trainer.call(Method::kHello).ok());
+  EXPECT_THAT(trainer.call(Method::kGetNoBarrier, "w").to_string(),
+              HasSubstr("does not end in '@WITHOUT_BARRIER@RECV'"));
+  const Status unknown = trainer.call(Method::kGetNoBarrier, "v@WITHOUT_BARRIER@RECV");
+  EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
+  EXPECT_THAT(unknown.to_string(), HasSubstr("has no var 'v'"));
+  EXPECT_THAT(trainer.call(Method::kGet, "w@GRAD").to_string(), HasSubstr("has no value"));
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  const Value grad = floats({1, 1, 1});
+  const Status dims = trainer.call(Method::kSend, "w@GRAD.trainer_0", &grad);
+  EXPECT_EQ(dims.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(dims.to_string(), HasSubstr("expected dims [2], found f32 [3]"));
+  EXPECT_THAT(trainer.call(Method::kSend, "w@GRAD.trainer_1", &grad).to_string(),
+              HasSubstr("belongs to trainer 1"));
+  EXPECT_THAT(trainer.call(Method::kSend, "x", &grad).to_string(), HasSubstr("takes no 'x'"));
+  EXPECT_THAT(trainer.call(Method::kCheckpoint, "folder").to_string(),
+              HasSubstr("no block that saves checkpoints"));
+  EXPECT_EQ(trainer.call(Method::kPull).code(), StatusCode::kUnimplemented);
+}
+
+TEST(SyncServer, SelectedRowsMustBeInTheTable) {
+  const auto way = transport();
+  TestServer server(way, sync_server(1), kStart);
+  TestTrainer trainer(way, 0, 300);
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  Value value;
+  auto& rows = value.as<SelectedRows>();
+  rows.height = 2;
+  rows.rows = {2};
+  ASSERT_TRUE(rows.value.resize(DType::kFloat32, {1, 1}).ok());
+  const Status status = trainer.call(Method::kSend, "w@GRAD", &value);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.to_string(), HasSubstr("there is a row 2"));
+}
+
+TEST(SyncServer, KnowsItsJobAndItsTrainers) {
+  const auto way = transport();
+  TestServer server(way, sync_server(2), kStart);
+  TestTrainer first(way, 0, 300, "", 7);
+  ASSERT_TRUE(first.call(Method::kFetchBarrier).ok());
+  TestTrainer twin(way, 0, 300, "", 8);
+  EXPECT_THAT(twin.call(Method::kFetchBarrier).to_string(),
+              HasSubstr("there is a trainer 0 already"));
+  TestTrainer stranger(way, 1, 300, "another");
+  EXPECT_THAT(stranger.call(Method::kFetchBarrier).to_string(), HasSubstr("job 'another'"));
+  TestTrainer surplus(way, 2, 300);
+  EXPECT_EQ(surplus.call(Method::kFetchBarrier).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(SyncServer, ADeadlineSaysWhoIsWaitedFor) {
+  const auto way = transport();
+  TestServer server(way, sync_server(2), kStart);
+  TestTrainer trainer(way, 0, 300);
+  Floats seen;
+  const Status status = trainer.step("w@GRAD.trainer_0", {1, 1}, seen);
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.to_string(), HasSubstr("trainer 1 (not there yet)"));
+}
+
+TEST(SyncServer, ATrainerThatNeverComesEndsTheServer) {
+  const auto way = transport();
+  ServerOptions options;
+  options.start_timeout = std::chrono::milliseconds(100);
+  TestServer server(way, sync_server(2), kStart, options);
+  const Status status = server.end();
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.to_string(), HasSubstr("trainer 0 (not there yet) is lost"));
+}
+
+TEST(SyncServer, ASilentTrainerEndsTheJob) {
+  const auto way = transport();
+  ServerOptions options;
+  options.silence_timeout = std::chrono::milliseconds(200);
+  TestServer server(way, sync_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  const Status status = server.end();
+  EXPECT_THAT(status.to_string(), HasSubstr("fetch-barrier) is lost"));
+}
+
+TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
+  const auto way = transport();
+  ServerOptions options;
+  options.silence_timeout = std::chrono::milliseconds(400);
+  options.elastic = true;
+  TestServer server(way, sync_server(2), kStart, options);
+  Floats seen;
+  {
+    TestTrainer silent(way, 1);
+    ASSERT_TRUE(silent.call(Method::kFetchBarrier).ok());
+  }
+  TestTrainer trainer(way, 0, 20'000, "", 0, 50);
+  ASSERT_TRUE(trainer.step("w@GRAD.trainer_0", {2, 2}, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(7, 15));
+}
+
+TEST(SyncServer, ACallForAnotherEpochIsRefused) {
+  const auto way = transport();
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart);
+  TestTrainer trainer(way, 0, 2000);
+  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  ASSERT_TRUE(server->end(true).ok());
+  server.reset();
+  TestServer again(way, sync_server(1), kStart);
+  EXPECT_THAT(trainer.call(Method::kSendBarrier).to_string(),
+              HasSubstr("the server was started anew"));
+}
+
+TEST(SyncServer, AServerWithoutOptimizeBlockIsRefused) {
+  std::string text = sync_server(1);
+  text.replace(text.find("[^1]"), 4, "blocks[]");
+  TestServer server(transport(), text, kStart);
+  EXPECT_THAT(server.end().to_string(), HasSubstr("the server has no optimize block"));
+}
+
+TEST(SyncServer, AFailingBlockReachesTheTrainers) {
+  const auto way = transport();
+  TestServer server(way, sync_server(1), {{"w", {1, 1}}});
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  const Status status = trainer.step("w@GRAD", {1, 1}, seen);
+  EXPECT_EQ(status.code(), StatusCode::kExecution);
+  EXPECT_THAT(status.to_string(), HasSubstr("block 1, op 2 (sgd)"));
+  EXPECT_THAT(status.to_string(), HasSubstr("from the server at server"));
+}
+
+TEST(SyncServer, GathersWhenAllAreDone) {
+  const auto way = transport();
+  TestServer server(way, sync_server(2), kStart);
+  Floats last;
+  std::thread other([&] {
+    TestTrainer trainer(way, 1);
+    Floats seen;
+    for (int k = 0; k < 3; ++k) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      ASSERT_TRUE(trainer.step("w@GRAD.trainer_1", {2, 2}, seen).ok());
+    }
+    ASSERT_TRUE(trainer.leave().ok());
+  });
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  ASSERT_TRUE(trainer.step("w@GRAD.trainer_0", {2, 2}, seen).ok());
+  ASSERT_TRUE(trainer.client().complete(true).ok());
+  ASSERT_TRUE(trainer.call(Method::kGetNoBarrier, "w@WITHOUT_BARRIER@RECV", nullptr, &last).ok());
+  EXPECT_THAT(last, ElementsAre(5, 13));
+  ASSERT_TRUE(trainer.leave().ok());
+  other.join();
+  EXPECT_TRUE(server.end().ok());
+}
+
+}  // namespace
+}  // namespace millrace::ps

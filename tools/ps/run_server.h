@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "tools/ps/server_job.h"
+
+namespace millrace::tools {
+
+/// Runs one server until all trainers are done: prints `ready HOST:PORT` when it serves. On SIGTERM
+/// or SIGINT the running step is finished, trainers are told, and the exit code is 143 or 130.
+StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlags& flags,
+                         const std::string& files_root);
+
+}  // namespace millrace::tools

@@ -1,0 +1,36 @@
+// pserver: one parameter server of a transpiled job.
+
+#include "tools/ps/run_server.h"
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  Tool tool({.name = "pserver",
+             .purpose = "serve the parameters of a transpiled job to its trainers",
+             .examples = {"pserver --program OUT/pserver_0/__model__ --startup "
+                          "OUT/pserver_0/__startup__ \\\n"
+                          "      --slices OUT/slices.json --params init.npz --endpoint "
+                          "127.0.0.1:6174"},
+             .exit_codes = {{0, "all trainers have completed"},
+                            {4, "an op failed while running"},
+                            {5, "a trainer was lost, or a deadline passed"},
+                            {143, "ended by SIGTERM"}},
+             .notes = {}});
+  ServerJob::Files files;
+  PsFlags flags;
+  std::string allow_dir;
+  CLI::App& app = tool.app();
+  app.option_defaults()->group("What is served");
+  app.add_option("--program", files.program, "program of the server")->type_name("FILE");
+  app.add_option("--startup", files.startup, "its startup program")->type_name("FILE");
+  app.add_option("--params", files.params, "whole variables, npz; the server takes its slices")
+      ->type_name("FILE");
+  app.add_option("--allow-dir", allow_dir, "folder for the files of checkpoint requests")
+      ->type_name("DIR");
+  add_job_flags(tool, flags);
+  add_server_flags(tool, flags);
+  app.option_defaults()->group("Options");
+  return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    files.slices = find_slices(flags.slices, files.program);
+    return run_server(tool, files, flags, allow_dir);
+  });
+}

@@ -1,0 +1,118 @@
+#include "tools/run/roles.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "io/npz.h"
+#include "tools/ps/run_server.h"
+#include "tools/ps/trainer_job.h"
+#include "tools/run/feeder.h"
+#include "tools/run/progress.h"
+
+namespace millrace::tools {
+namespace {
+
+using executor::NamedValues;
+
+// The loss that progress shows: the first fetch, where it is one number.
+std::optional<double> number_in(const NamedValues& values, const std::vector<std::string>& names) {
+  const auto found = names.empty() ? values.end() : values.find(names.front());
+  const auto* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1 ||
+      tensor->dtype() != DType::kFloat32)
+    return std::nullopt;
+  return *tensor->data<float>();
+}
+
+StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& job) {
+  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
+                            Feeder::open(options, tool.common().seed, job.program()));
+  const std::optional<ProgressMode> mode = progress_mode(options.progress);
+  if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
+  Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
+  ProgressState state;
+  state.steps = feeder.steps();
+  state.epochs = feeder.epochs();
+  const bool prefixed = !feeder.has_data();
+  NamedValues results;
+  NamedValues values;
+  for (int64_t step = 0; step < feeder.steps(); ++step) {
+    MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
+    MILLRACE_RETURN_IF_ERROR(job.step(step, *feeds, options.fetches, values));
+    state.step = step + 1;
+    state.epoch = feeder.epoch(step);
+    state.examples = feeder.examples();
+    state.loss = number_in(values, options.fetches);
+    progress.update(state);
+    if (!prefixed && step + 1 < feeder.steps()) continue;
+    for (auto& [name, value] : values)
+      results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
+  }
+  if (feeder.steps() > 1) progress.finish(state);
+  return results;
+}
+
+StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
+  if (options.program.empty())
+    return Status(StatusCode::kUsage,
+                  "--role trainer: give the program of the trainer (--program)");
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
+                            open_transport(options.ps));
+  TrainerJob::Settings settings;
+  settings.trainer = options.ps.trainer_id;
+  settings.threads = tool.common().threads;
+  settings.optimize = options.optimize;
+  settings.files_root = options.allow_dir;
+  MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
+  const TrainerJob::Files files{options.program, options.startup,
+                                find_slices(options.ps.slices, options.program), options.params};
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
+                            TrainerJob::open(tool, files, options.ps, settings, transport));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues results, train(tool, options, *job));
+  NamedValues gathered;
+  const bool gathers = !options.save_persistables.empty();
+  MILLRACE_RETURN_IF_ERROR(job->finish(gathers ? &gathered : nullptr));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
+  if (!tool.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
+  if (gathers) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string saved, io::npz_bytes(gathered));
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.save_persistables, saved));
+  }
+  return kDone;
+}
+
+// The role that the environment names, for --role auto.
+StatusOr<std::string> role_of(const RunOptions& options) {
+  if (options.ps.role != "auto") return options.ps.role;
+  const char* const word = std::getenv("TRAINING_ROLE");
+  const std::string role = word == nullptr ? "" : word;
+  if (role == "TRAINER") return std::string("trainer");
+  if (role == "PSERVER") return std::string("pserver");
+  return Status(StatusCode::kUsage,
+                fmt::format("--role auto: TRAINING_ROLE of the environment is '{}', expected "
+                            "TRAINER or PSERVER",
+                            role));
+}
+
+}  // namespace
+
+StatusOr<int> run_role(Tool& tool, const RunOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string role, role_of(options));
+  if (role == "trainer") {
+    RunOptions trainer = options;
+    const char* const id = std::getenv("PADDLE_TRAINER_ID");
+    if (options.ps.role == "auto" && id != nullptr && !tool.given("--trainer-id") &&
+        llvm::StringRef(id).getAsInteger(10, trainer.ps.trainer_id))
+      return Status(StatusCode::kUsage, "PADDLE_TRAINER_ID of the environment is no number");
+    return run_trainer(tool, trainer);
+  }
+  return run_server(tool,
+                    {options.program, options.startup,
+                     find_slices(options.ps.slices, options.program), options.params},
+                    options.ps, options.allow_dir);
+}
+
+}  // namespace millrace::tools
