@@ -1,6 +1,7 @@
 #include "tools/ps/trainer_job.h"
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -85,6 +86,11 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 3);
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
+  // servers count on every trainer, also one whose program has nothing for them
+  if (job->slices_) {
+    for (const std::string& endpoint : job->slices_->properties.endpoints)
+      MILLRACE_RETURN_IF_ERROR(job->client_->mode_of(endpoint).status());
+  }
   const auto runtime = executor::make_runtime(settings.files_root);
   ps::add_trainer_controls(runtime->controls, job->link_, settings.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
@@ -99,7 +105,23 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
       executor.prepare(*job->program_, job->scope_);
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
   job->prepared_ = *std::move(prepared);
+  MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(tool, files, executor));
   return job;
+}
+
+Status TrainerJob::prepare_rounds(const Tool& tool, const Files& files,
+                                  const executor::Executor& executor) {
+  const std::filesystem::path folder = std::filesystem::path(files.program).parent_path();
+  for (const auto& [name, target] : {std::pair("__recv__", &before_), {"__send__", &after_}}) {
+    const std::string path = (folder / name).string();
+    if (!std::filesystem::exists(path)) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
+    StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+        executor.prepare(*program, scope_);
+    if (!prepared.ok()) return std::move(prepared).status().in_file(path);
+    *target = *std::move(prepared);
+  }
+  return Ok();
 }
 
 // Programs that are split at run time, and geo ones, leave sending to a communicator.
@@ -161,7 +183,11 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
   const auto start = Clock::now();
   std::vector<Value> values;
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
-  if (Status status = prepared_->run(feeds, fetches, values); !status.ok()) {
+  std::vector<Value> none;
+  Status status = before_ != nullptr ? before_->run({}, {}, none) : Ok();
+  if (status.ok()) status = prepared_->run(feeds, fetches, values);
+  if (status.ok() && after_ != nullptr) status = after_->run({}, {}, none);
+  if (!status.ok()) {
     link_->forget();
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   }

@@ -45,7 +45,7 @@ class TrainerJob {
                                                     std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] const Program& program() const { return *program_; }
-  /// Runs one step. \param results  by name; memory is used again
+  /// Runs one step; in federated training one round. \param results  by name; memory is used again
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results);
   /// Notes where the time of later steps goes, and the first fetch where it is one number.
@@ -59,6 +59,8 @@ class TrainerJob {
  private:
   TrainerJob() = default;
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
+  /// Programs of a federated trainer that stand beside its main one.
+  Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
   StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(const Settings& settings,
                                                               ps::Remarks& remarks);
@@ -69,10 +71,12 @@ class TrainerJob {
   std::shared_ptr<ps::TrainerLink> link_;
   std::unique_ptr<Program> program_;
   Scope scope_;
+  std::unique_ptr<executor::PreparedProgram> before_;  ///< federated: fetches; else null
   std::unique_ptr<executor::PreparedProgram> prepared_;
   TransferClock clock_;
   TrainerStats stats_;
-  std::unique_ptr<ps::Communicator> communicator_;  ///< null: ops send and receive themselves
+  std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
+  std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive themselves
 };
 
 /// What the environment says for communicators: FLAGS_communicator_*, and the number of threads in
