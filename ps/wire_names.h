@@ -10,4 +10,7 @@ inline constexpr const char* kChangedRows = "changed";
 /// Request::text of a send: the values become those of the vars.
 inline constexpr const char* kSetValues = "set";
 
+/// Request::number of a hello: the trainer has fetched what it needs for its step.
+inline constexpr int kHasFetched = 1;
+
 }  // namespace millrace::ps

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
@@ -63,24 +66,60 @@ StatusOr<Client::Server*> Client::server(const std::string& endpoint) {
   return server.get();
 }
 
+Request Client::hello_of(const Server& server) const {
+  Request request;
+  request.method = Method::kHello;
+  request.caller = {options_.job, options_.trainer, options_.incarnation};
+  request.step = step_;
+  request.number = server.fetched > server.sent ? kHasFetched : 0;
+  return request;
+}
+
 Status Client::greet(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   if (server.greeted) return Ok();
-  Request request;
-  request.method = Method::kHello;
   Reply reply;
-  MILLRACE_RETURN_IF_ERROR(exchange(server, request, deadline, reply));
+  MILLRACE_RETURN_IF_ERROR(exchange(server, hello_of(server), deadline, reply));
   server.epoch = reply.epoch;
   server.mode = static_cast<int>(reply.number);
   server.greeted = true;
   return Ok();
 }
 
+// Asynchronous servers go on from any snapshot; a synchronous one must lack at most the step whose
+// gradients are still here.
+Status Client::greet_again(Server& server, Deadline deadline) {
+  const std::lock_guard lock(server.hello);
+  Reply reply;
+  MILLRACE_RETURN_IF_ERROR(server.channel->call(hello_of(server), deadline, reply));
+  if (reply.epoch == server.epoch) return Ok();
+  int64_t sent = -1;
+  if (server.mode == 0 &&
+      (llvm::StringRef(reply.text).getAsInteger(10, sent) || sent < server.sent - 1 ||
+       (sent == server.sent - 1 && server.last_sent.empty()))) {
+    return {StatusCode::kDistributed,
+            fmt::format("the server at {} came back with step {}, this trainer is at step {}: all "
+                        "have to go on from that snapshot",
+                        server.channel->endpoint(), sent, server.sent)};
+  }
+  server.epoch = reply.epoch;
+  if (server.mode != 0 || sent >= server.sent) return Ok();
+  Request fetched = hello_of(server);  // what it forgot: that the parameters are here, and the step
+  fetched.method = Method::kFetchBarrier;
+  fetched.epoch = server.epoch;
+  fetched.sequence = ++server.sequence;
+  MILLRACE_RETURN_IF_ERROR(server.channel->call(fetched, deadline, reply));
+  Request again = fetched;
+  again.method = Method::kSendBarrier;
+  again.sequence = ++server.sequence;
+  again.items = server.last_sent;
+  return server.channel->call(again, deadline, reply);
+}
+
 // Sends a request until it is answered; a repeat has the same sequence number.
 Status Client::exchange(Server& server, const Request& original, Deadline deadline, Reply& reply) {
   Request request = original;
   request.caller = {options_.job, options_.trainer, options_.incarnation};
-  request.epoch = server.epoch;
   request.step = step_;
   auto pause = options_.retry_pause;
   Status status;
@@ -89,16 +128,32 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
       if (SteadyClock::now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
       pause *= 2;
+      if (request.method != Method::kHello) {
+        if (Status greeted = greet_again(server, deadline); !greeted.ok()) {
+          // who it is now does not change what went wrong first
+          if (greeted.code() != StatusCode::kDistributed || attempt == options_.retries)
+            return greeted;
+          status = std::move(greeted);
+          continue;
+        }
+      }
     }
+    request.epoch = server.epoch;
     status = server.channel->call(request, deadline, reply);
     if (status.code() != StatusCode::kDistributed) break;
   }
-  if (status.ok() && server.epoch != 0 && reply.epoch != server.epoch) {
-    return {StatusCode::kDistributed,
-            fmt::format("the server at {} is in epoch {}, it was in epoch {} when it was greeted",
-                        server.channel->endpoint(), reply.epoch, server.epoch)};
-  }
+  if (status.ok()) note(server, request);
   return status;
+}
+
+void Client::note(Server& server, const Request& request) {
+  if (request.method == Method::kSendBarrier) {
+    ++server.sent;
+    server.last_sent = request.items;
+  } else if (request.method == Method::kFetchBarrier) {
+    ++server.fetched;
+    server.last_sent.clear();
+  }
 }
 
 Status Client::call(Call& call) {
@@ -165,9 +220,7 @@ void Client::beat() {
     for (Server* const each : servers) {
       const std::unique_lock hello(each->hello, std::try_to_lock);
       if (!hello.owns_lock() || !each->greeted) continue;
-      Request request;
-      request.method = Method::kHello;
-      request.caller = {options_.job, options_.trainer, options_.incarnation};
+      Request request = hello_of(*each);
       request.epoch = each->epoch;
       Reply reply;
       (void)each->channel->call(request, SteadyClock::now() + options_.heartbeat, reply);

@@ -79,10 +79,19 @@ class Client {
     uint64_t epoch = 0;
     int mode = 0;
     std::atomic<uint64_t> sequence{0};
+    // of synchronous servers, whose trainers call from one thread
+    int64_t sent = 0;                    ///< send barriers
+    int64_t fetched = 0;                 ///< fetch barriers
+    std::vector<RequestItem> last_sent;  ///< with the last send barrier, until parameters came
   };
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
+  /// Asks a server that did not answer whether it was started anew, and if so goes on with it from
+  /// its snapshot. Errors: kDistributed if its snapshot is too old for that.
+  Status greet_again(Server& server, Deadline deadline);
+  void note(Server& server, const Request& request);
+  [[nodiscard]] Request hello_of(const Server& server) const;
   void beat();
 
   std::shared_ptr<Transport> transport_;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <shared_mutex>
 #include <string>
+#include <vector>
 
 #include <llvm/ADT/StringMap.h>
 
@@ -37,9 +38,15 @@ struct ServerOptions {
   std::chrono::milliseconds silence_timeout{0};
   /// Between two lines that say who waits for whom; 0: none.
   std::chrono::milliseconds report_interval{30'000};
-  double dc_lambda = 1;    ///< strength of delay compensation (DC-ASGD)
-  bool elastic = false;    ///< the job goes on without a trainer that is lost
-  std::string files_root;  ///< folder for the files of checkpoint requests; empty: refused
+  double dc_lambda = 1;        ///< strength of delay compensation (DC-ASGD)
+  bool elastic = false;        ///< the job goes on without a trainer that is lost
+  std::string files_root;      ///< folder for the files of checkpoint requests; empty: refused
+  std::string snapshot_root;   ///< folder for snapshots; empty: none are taken
+  int64_t snapshot_every = 0;  ///< steps from one to the next (synchronous servers); 0: none
+  std::chrono::milliseconds snapshot_interval{0};  ///< time from one to the next; 0: none
+  /// No trainer goes on from a step before its snapshot is on the disk, so that a server that comes
+  /// back has lost nothing.
+  bool snapshot_durable = false;
   /// Answers pulls and pushes of typed tables, and table barriers with a phase (TableHandler);
   /// outlives the server. Null: it has no such tables.
   Handler* tables = nullptr;
@@ -72,6 +79,10 @@ class ServerCore {
   [[nodiscard]] const llvm::StringMap<ServerVar>& vars() const { return vars_; }
   /// Errors: kNotFound naming the var.
   [[nodiscard]] StatusOr<const ServerVar*> find_var(llvm::StringRef name) const;
+  /// Keeps all vars as they are as long as the result lives.
+  [[nodiscard]] std::vector<std::unique_lock<std::shared_mutex>> freeze() const {
+    return guards_->lock_all();
+  }
   /// A compiled block of the plan. Never null for those.
   [[nodiscard]] ServerBlock* block(int32_t index) const;
   /// Runs blocks side by side; run() is called for each, by several threads at once.

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/wire_names.h"
 
 // Who calls, whether it was carried out before, and the loop that applies steps. What the methods
 // do stands in service_methods.cc.
@@ -19,6 +20,7 @@ StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runt
   } else {
     MILLRACE_ASSIGN_OR_RETURN(service->pushes_, AsyncPushes::create(shared));
   }
+  MILLRACE_RETURN_IF_ERROR(service->restore());
   service->started_ = service->reported_ = Clock::now();
   return service;
 }
@@ -53,7 +55,9 @@ Status Service::hello(const Request& request, ReplySink& reply) {
   reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
   const std::lock_guard lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
-  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(request.caller, Clock::now()));
+  MILLRACE_RETURN_IF_ERROR(
+      core_->trainers.hello(request.caller, Clock::now(), request.number == kHasFetched));
+  reply.set_text(std::to_string(core_->trainers.at(request.caller.trainer).sent));
   core_->changed.notify_all();
   return Ok();
 }
@@ -61,22 +65,26 @@ Status Service::hello(const Request& request, ReplySink& reply) {
 // A call with a sequence number: a repeat waits for the first one and is then answered like it.
 Status Service::once(const Request& request, Deadline deadline, ReplySink& reply) {
   SequenceWindow::Seen seen = SequenceWindow::Seen::kRunning;
+  const bool changes_vars = pushes_ != nullptr && request.method != Method::kTableBarrier;
   {
     std::unique_lock lock(core_->mutex);
     SequenceWindow& window = core_->trainers.at(request.caller.trainer).window;
     MILLRACE_RETURN_IF_ERROR(core_->wait(
         lock, deadline,
         [&] {
+          if (changes_vars && freezing_) return false;
           seen = window.begin(request.sequence);
           return seen != SequenceWindow::Seen::kRunning;
         },
         [&] { return fmt::format("call {}, which is under way", request.sequence); }));
+    if (changes_vars) ++changing_;
   }
   const bool repeat = seen == SequenceWindow::Seen::kDone;
   Status status = dispatch(request, deadline, reply, repeat);
-  if (repeat) return status;
   const std::lock_guard lock(core_->mutex);
-  core_->trainers.at(request.caller.trainer).window.finish(request.sequence, status.ok());
+  if (changes_vars) --changing_;
+  if (!repeat)
+    core_->trainers.at(request.caller.trainer).window.finish(request.sequence, status.ok());
   core_->changed.notify_all();
   return status;
 }
@@ -124,13 +132,19 @@ Status Service::serve() {
   std::unique_lock lock(core_->mutex);
   while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
     if (steps_ != nullptr && steps_->is_ready()) {
-      if (Status status = steps_->apply(lock); !status.ok()) core_->failure = std::move(status);
+      Status status = steps_->apply(lock);
+      if (status.ok()) status = snapshot(lock, false);
+      if (!status.ok()) core_->failure = std::move(status);
+      // only now, so that a durable snapshot comes before who waits for the step
+      core_->changed.notify_all();
       continue;
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));
-    if (Status status = look_around(); !status.ok() && core_->failure.ok())
-      core_->failure = std::move(status);
+    Status status = look_around();
+    if (status.ok()) status = snapshot(lock, false);
+    if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
+  if (core_->failure.ok() && stopping_) (void)snapshot(lock, true);
   Status result = core_->failure;
   if (core_->failure.ok()) {
     core_->failure = Status(StatusCode::kDistributed,
@@ -138,6 +152,36 @@ Status Service::serve() {
   }
   core_->changed.notify_all();
   return result;
+}
+
+Status Service::restore() {
+  if (core_->options.snapshot_root.empty()) return Ok();
+  snapshots_ = std::make_unique<Snapshots>(*core_);
+  int64_t applied = 0;
+  MILLRACE_ASSIGN_OR_RETURN(const bool found, snapshots_->restore(applied));
+  if (found && steps_ != nullptr) steps_->restore(applied);
+  return Ok();
+}
+
+// A snapshot that cannot be written does not stop training.
+Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
+  const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
+  if (snapshots_ == nullptr || !(now || snapshots_->is_due(applied, Clock::now()))) return Ok();
+  // what a call has changed and that it was carried out must stand in the same snapshot
+  freezing_ = true;
+  core_->changed.wait(lock, [this] { return changing_ == 0; });
+  Status status;
+  {
+    const auto frozen = core_->freeze();
+    status = snapshots_->take(applied, now || core_->options.snapshot_durable);
+  }
+  freezing_ = false;
+  core_->changed.notify_all();
+  if (status.ok()) return Ok();
+  if (core_->options.snapshot_durable)
+    return std::move(status).with_note("while saving a snapshot");
+  core_->log("a snapshot was not written: " + status.message());
+  return Ok();
 }
 
 void Service::stop() {

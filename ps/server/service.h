@@ -7,6 +7,7 @@
 
 #include "ps/server/async_pushes.h"
 #include "ps/server/server_core.h"
+#include "ps/server/snapshots.h"
 #include "ps/server/sync_steps.h"
 #include "ps/transport/transport.h"
 
@@ -54,6 +55,10 @@ class Service final : public Handler {
   Status run(const Request& request, ReplySink& reply);
   Status table_barrier(const Request& request, Deadline deadline);
   Status watch(ReplySink& reply);
+  /// Takes up a snapshot, where there is one to take up.
+  Status restore();
+  /// Takes one if it is due, or asked for. The caller holds the mutex.
+  Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
   /// Looks for trainers that are lost, and reports. The caller holds the mutex.
   Status look_around();
 
@@ -64,9 +69,12 @@ class Service final : public Handler {
   };
 
   std::unique_ptr<ServerCore> core_;
-  std::unique_ptr<SyncSteps> steps_;     ///< synchronous servers
-  std::unique_ptr<AsyncPushes> pushes_;  ///< the others
+  std::unique_ptr<SyncSteps> steps_;      ///< synchronous servers
+  std::unique_ptr<AsyncPushes> pushes_;   ///< the others
+  std::unique_ptr<Snapshots> snapshots_;  ///< null: none are taken
   std::map<std::string, NamedBarrier> barriers_;
+  int changing_ = 0;       ///< asynchronous calls inside that change variables
+  bool freezing_ = false;  ///< no further ones for now
   bool stopping_ = false;
   Clock::time_point started_;
   Clock::time_point reported_;

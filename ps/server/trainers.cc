@@ -30,7 +30,7 @@ Status Trainers::check(const Caller& caller) const {
   return Ok();
 }
 
-Status Trainers::hello(const Caller& caller, Clock::time_point now) {
+Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fetched) {
   MILLRACE_RETURN_IF_ERROR(check(caller));
   Trainer& trainer = at(caller.trainer);
   if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
@@ -45,7 +45,11 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now) {
     trainer.fetched = trainer.sent;
     trainer.life = Trainer::Life::kAbsent;
   }
-  if (trainer.life == Trainer::Life::kAbsent) trainer.life = Trainer::Life::kLive;
+  if (trainer.life == Trainer::Life::kAbsent) {
+    trainer.life = Trainer::Life::kLive;
+    if (trainer.incarnation != caller.incarnation) trainer.window = SequenceWindow();
+    trainer.fetched = trainer.sent + (has_fetched ? 1 : 0);
+  }
   trainer.incarnation = caller.incarnation;
   trainer.seen = now;
   return Ok();

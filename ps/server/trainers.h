@@ -51,7 +51,9 @@ class Trainers {
   /// A trainer opens its dealings, or says that it is still there. Errors: kDistributed for another
   /// job, and for a second process with the id of a trainer that is there; kInvalidArgument for an
   /// id out of range.
-  Status hello(const Caller& caller, Clock::time_point now);
+  /// \param has_fetched  it has the parameters of its step already; only a server that took up a
+  ///                     snapshot need be told
+  Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false);
   /// The trainer that calls; it must have said hello and not have left. Errors: as hello().
   StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
 

@@ -74,6 +74,12 @@ std::shared_mutex& VarGuards::of(llvm::StringRef var) const {
   return *mutexes_[guard_of_.lookup(var)];
 }
 
+std::vector<std::unique_lock<std::shared_mutex>> VarGuards::lock_all() const {
+  std::vector<std::unique_lock<std::shared_mutex>> locks;
+  for (const auto& mutex : mutexes_) locks.emplace_back(*mutex);
+  return locks;
+}
+
 llvm::ArrayRef<VarGuards::Need> VarGuards::needs(int32_t block) const {
   const auto found = std::find(blocks_.begin(), blocks_.end(), block);
   return needs_[static_cast<size_t>(found - blocks_.begin())];

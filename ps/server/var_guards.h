@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <shared_mutex>
 #include <vector>
 
@@ -24,6 +25,9 @@ class VarGuards {
 
   /// Lock of a var; to be held shared to read it, exclusively to write it.
   [[nodiscard]] std::shared_mutex& of(llvm::StringRef var) const;
+
+  /// Every lock there is.
+  [[nodiscard]] std::vector<std::unique_lock<std::shared_mutex>> lock_all() const;
 
   /// All locks that a block takes, in the one order that keeps from dead-locks.
   struct Need {

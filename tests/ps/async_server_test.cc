@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,6 +42,66 @@ TEST(AsyncServer, AppliesEachGradientOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_TRUE(server.end().ok());
+}
+
+// Federated: the parameter becomes the mean of what the trainers send.
+TEST(FederatedServer, TakesTheMeanOfTheCopies) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, R"(# millrace program 1
+
+block 0 {
+  persist w: f32(2)
+  var w.opti.trainer_0: f32(2)
+  var w.opti.trainer_1: f32(2)
+
+  fl_listen_and_serv X=w.opti.trainer_0, w.opti.trainer_1 {
+      optimize_blocks: [^1], endpoint: "server", Fanin: 2, sync_mode: true
+  }
+}
+
+block 1 parent=0 {
+  sum X=w.opti.trainer_0, w.opti.trainer_1 -> Out=w {op_role: 0}
+  scale X=w -> Out=w {scale: 0.5, op_role: 0}
+}
+)",
+                    {{"w", {8, 16}}});
+  Floats seen[2];
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&, t] {
+      TestTrainer trainer(way, t);
+      for (int round = 0; round < 3; ++round)
+        ASSERT_TRUE(trainer
+                        .step(fmt::format("w.opti.trainer_{}", t),
+                              {float(round), float(2 * t + round)}, seen[t])
+                        .ok());
+      ASSERT_TRUE(trainer.leave().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(seen[0], ElementsAre(2, 3));
+  EXPECT_THAT(seen[1], ElementsAre(2, 3));
+  EXPECT_TRUE(server.end().ok());
+}
+
+// What a call changed, and that it was carried out, survive together.
+TEST(AsyncServer, GoesOnFromItsSnapshot) {
+  const auto way = std::make_shared<InprocTransport>();
+  const std::string folder = ::testing::TempDir() + "/ps_async_snapshots";
+  std::filesystem::remove_all(folder);
+  ServerOptions options;
+  options.snapshot_root = folder;
+  auto server = std::make_unique<TestServer>(way, async_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  const Value grad = floats({2, 4});
+  Floats seen;
+  for (int k = 0; k < 4; ++k) {
+    ASSERT_TRUE(trainer.call(Method::kSend, "w@GRAD", &grad).ok());
+    ASSERT_TRUE(server->end(true).ok());  // saves on its way out
+    server = std::make_unique<TestServer>(way, async_server(1), kStart, options);
+  }
+  ASSERT_TRUE(trainer.call(Method::kGet, "w", nullptr, &seen).ok());
+  EXPECT_THAT(seen, ElementsAre(4, 8));
 }
 
 TEST(AsyncServer, NamesAGradientThatStartsNoBlock) {

@@ -1,4 +1,5 @@
 #include <atomic>
+#include <filesystem>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -98,7 +99,7 @@ TEST(SyncServer, OneTrainerSendsThePlainName) {
   EXPECT_THAT(seen, ElementsAre(7, 15));
 }
 
-// Loses every other answer, after the call was carried out.
+// Loses every third answer, after the call was carried out.
 class ForgetfulTransport final : public Transport {
  public:
   explicit ForgetfulTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
@@ -120,7 +121,7 @@ class ForgetfulTransport final : public Transport {
     Status call(const Request& request, Deadline deadline, Reply& reply) override {
       Reply answer;
       Status status = inner_->call(request, deadline, answer);
-      if (++owner_.calls_ % 2 == 0) return {StatusCode::kDistributed, "the answer was lost"};
+      if (++owner_.calls_ % 3 == 0) return {StatusCode::kDistributed, "the answer was lost"};
       reply = std::move(answer);
       return status;
     }
@@ -258,16 +259,49 @@ TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
   EXPECT_THAT(seen, ElementsAre(7, 15));
 }
 
-TEST(SyncServer, ACallForAnotherEpochIsRefused) {
+// The server dies behind every step; the next one takes up the snapshot and nobody notices.
+TEST(SyncServer, ComesBackFromItsSnapshot) {
   const auto way = transport();
-  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart);
-  TestTrainer trainer(way, 0, 2000);
-  ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
+  const std::string folder = ::testing::TempDir() + "/ps_snapshots";
+  std::filesystem::remove_all(folder);
+  ServerOptions options;
+  options.snapshot_root = folder;
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  for (int k = 0; k < 4; ++k) {
+    const Status status = trainer.step("w@GRAD", {2, 4}, seen);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_THAT(seen, ElementsAre(8 - float(k + 1), 16 - 2 * float(k + 1)));
+    ASSERT_TRUE(server->end(true).ok());
+    server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  }
+  ASSERT_TRUE(trainer.leave().ok());
+  EXPECT_TRUE(server->end().ok());
+}
+
+TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
+  const auto way = transport();
+  const std::string folder = ::testing::TempDir() + "/ps_old_snapshots";
+  std::filesystem::remove_all(folder);
+  ServerOptions options;
+  options.snapshot_root = folder;
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  for (int k = 0; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(server->end(true).ok());
-  server.reset();
-  TestServer again(way, sync_server(1), kStart);
-  EXPECT_THAT(trainer.call(Method::kSendBarrier).to_string(),
-              HasSubstr("the server was started anew"));
+  // leaves what a server that died behind step 1 would have left
+  for (const auto& entry : std::filesystem::directory_iterator(folder + "/server-0"))
+    std::filesystem::remove_all(entry.path());
+  server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  const Status status = trainer.step("w@GRAD", {2, 4}, seen);
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.to_string(), HasSubstr("came back with step 0, this trainer is at step 3"));
 }
 
 TEST(SyncServer, AServerWithoutOptimizeBlockIsRefused) {

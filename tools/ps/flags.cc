@@ -75,6 +75,17 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
                  "how long all trainers may take to come; 0: for ever")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
+  app.add_option("--snapshot-dir", flags.snapshot_dir,
+                 "folder for snapshots; the newest one there is taken up at the start")
+      ->type_name("DIR");
+  app.add_option("--snapshot-every", flags.snapshot_every,
+                 "steps from one snapshot to the next (synchronous jobs)")
+      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  app.add_option("--snapshot-interval-ms", flags.snapshot_interval_ms,
+                 "time from one snapshot to the next")
+      ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  app.add_flag("--snapshot-durable", flags.snapshot_durable,
+               "no trainer goes on before the snapshot of its step is on the disk");
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 

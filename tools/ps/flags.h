@@ -29,6 +29,10 @@ struct PsFlags {
   std::string tls_cert;
   std::string tls_key;
   bool insecure_listen = false;
+  std::string snapshot_dir;  ///< of servers
+  int64_t snapshot_every = 0;
+  int64_t snapshot_interval_ms = 0;
+  bool snapshot_durable = false;
   int64_t reconnect_timeout_ms = 30'000;
 };
 

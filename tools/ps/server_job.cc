@@ -26,6 +26,10 @@ ps::ServerOptions server_options(const Tool& tool, const PsFlags& flags, int thr
   options.dc_lambda = flags.dc_lambda;
   options.elastic = flags.elastic;
   options.files_root = files_root;
+  options.snapshot_root = flags.snapshot_dir;
+  options.snapshot_every = flags.snapshot_every;
+  options.snapshot_interval = std::chrono::milliseconds(flags.snapshot_interval_ms);
+  options.snapshot_durable = flags.snapshot_durable;
   options.log = [&tool](const std::string& line) { tool.log(LogLevel::kInfo, line); };
   return options;
 }

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/base/status.h"
+#include "io/checkpoint/async_save.h"
+#include "ps/server/server_core.h"
+
+namespace millrace::ps {
+
+/// Checkpoints of one server, written in the background while it serves: its variables, how far it
+/// is, and which calls it has carried out, so that a server that takes up a snapshot knows repeats.
+/// Each lies in `<root>/server-<number>/step-<n>`; two are kept.
+///
+/// Not thread-safe.
+class Snapshots {
+ public:
+  /// \param core  whose options name the root
+  explicit Snapshots(ServerCore& core);
+
+  /// Takes up the newest snapshot that verifies: variables, and what is known of the trainers.
+  /// \param applied  receives the steps that it has applied; unchanged without snapshot
+  /// \returns false if there is none
+  /// Errors: those of reading; kInvalidData for one of another program.
+  StatusOr<bool> restore(int64_t& applied);
+  /// True if one is due.
+  [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
+  /// Copies the state and begins to write it; waits for the one before. Nobody may change variables
+  /// meanwhile, and the caller holds the mutex of the core.
+  /// \param wait  returns only when it is on the disk
+  /// Errors: those of writing, of this one or of the one before.
+  Status take(int64_t applied, bool wait);
+  /// Waits for the one that is being written. \returns its outcome
+  Status finish() { return saver_.wait(); }
+
+ private:
+  [[nodiscard]] std::string calls_text(int64_t applied) const;
+  Status read_calls(const std::string& text, int64_t& applied);
+
+  ServerCore& core_;
+  std::string root_;
+  io::AsyncSaver saver_;
+  int64_t number_ = 0;  ///< of the last snapshot; rises also where steps do not
+  int64_t taken_at_ = 0;
+  Clock::time_point taken_;
+};
+
+}  // namespace millrace::ps
