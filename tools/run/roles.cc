@@ -71,10 +71,13 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
                                 find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
                             TrainerJob::open(tool, files, options.ps, settings, transport));
+  if (!options.ps.stats.empty()) job->keep_stats();
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues results, train(tool, options, *job));
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
   MILLRACE_RETURN_IF_ERROR(job->finish(gathers ? &gathered : nullptr));
+  if (!options.ps.stats.empty())
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
   if (!tool.common().output.empty()) MILLRACE_RETURN_IF_ERROR(tool.write_output(bytes));
   if (gathers) {
