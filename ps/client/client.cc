@@ -100,7 +100,7 @@ Status Client::greet_again(Server& server, Deadline deadline) {
     return {StatusCode::kDistributed,
             fmt::format("the server at {} came back with step {}, this trainer is at step {}: all "
                         "have to go on from that snapshot",
-                        server.channel->endpoint(), sent, server.sent)};
+                        server.channel->endpoint(), sent, server.sent.load())};
   }
   server.epoch = reply.epoch;
   if (server.mode != 0 || sent >= server.sent) return Ok();
@@ -189,7 +189,7 @@ Status Client::call_all(llvm::MutableArrayRef<Call> calls) {
 StatusOr<int> Client::mode_of(const std::string& endpoint) {
   MILLRACE_ASSIGN_OR_RETURN(Server* const target, server(endpoint));
   MILLRACE_RETURN_IF_ERROR(greet(*target, SteadyClock::now() + options_.deadline));
-  return target->mode;
+  return target->mode.load();
 }
 
 std::vector<std::string> Client::endpoints() const {
@@ -217,14 +217,16 @@ void Client::beat() {
     std::vector<Server*> servers;
     for (const auto& [endpoint, server] : servers_) servers.push_back(server.get());
     lock.unlock();
-    for (Server* const each : servers) {
-      const std::unique_lock hello(each->hello, std::try_to_lock);
-      if (!hello.owns_lock() || !each->greeted) continue;
-      Request request = hello_of(*each);
-      request.epoch = each->epoch;
+    // side by side, so that one that is gone does not keep the others from hearing
+    crew_.run(servers.size(), [&](size_t i) {
+      Server& each = *servers[i];
+      const std::unique_lock hello(each.hello, std::try_to_lock);
+      if (!hello.owns_lock() || !each.greeted) return;
+      Request request = hello_of(each);
+      request.epoch = each.epoch;
       Reply reply;
-      (void)each->channel->call(request, SteadyClock::now() + options_.heartbeat, reply);
-    }
+      (void)each.channel->call(request, SteadyClock::now() + options_.heartbeat, reply);
+    });
     lock.lock();
   }
 }

@@ -76,12 +76,12 @@ class Client {
     std::shared_ptr<Channel> channel;
     std::mutex hello;  ///< held while saying hello
     bool greeted = false;
-    uint64_t epoch = 0;
-    int mode = 0;
+    std::atomic<uint64_t> epoch{0};
+    std::atomic<int> mode{0};
     std::atomic<uint64_t> sequence{0};
     // of synchronous servers, whose trainers call from one thread
-    int64_t sent = 0;                    ///< send barriers
-    int64_t fetched = 0;                 ///< fetch barriers
+    std::atomic<int64_t> sent{0};        ///< send barriers
+    std::atomic<int64_t> fetched{0};     ///< fetch barriers
     std::vector<RequestItem> last_sent;  ///< with the last send barrier, until parameters came
   };
   StatusOr<Server*> server(const std::string& endpoint);
