@@ -207,6 +207,9 @@ StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std
     for (const io::StoredTensor& tensor : servers[i].manifest().tensors) {
       // as the original tells them apart (spec/distributed_io.md section 3)
       const bool gradient = tensor.name.find("@GRAD") != std::string::npos;
+      // steps and learning rates are single numbers; larger ones are what updates scribble on, and
+      // have the shapes of slices
+      if (tensor.dims != Dims{1} && !tensor.dims.empty()) continue;
       if (gradient || held.contains(tensor.name) || vars->contains(tensor.name)) continue;
       (*vars)[tensor.name] = {{}, false, {{i, tensor.name, 0}}};
     }
