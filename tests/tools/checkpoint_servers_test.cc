@@ -72,6 +72,7 @@ class CheckpointServers : public ::testing::Test {
     state.add("w" + block, w);
     state.add("w_moment" + block, moment);
     state.add("w@GRAD" + block, moment);
+    state.add("_generated_var_1", moment);  // scratch of an update, as large as the slice
     state.add("beta", beta);
     state.add("learning_rate_0", rate);
     state.add_record("calls", calls);

@@ -13,10 +13,12 @@ namespace millrace::tools {
 ///
 /// Of each server the newest good snapshot is taken; if they are of different steps, the newest
 /// step that all of them have. Slices are joined by their offsets; what several servers hold alike
-/// is taken from one. Vars that slices.json does not list (steps, learning rates) come along,
-/// gradients do not. \param slices  the slices.json of the job that wrote the snapshots Errors:
-/// kNotFound for a server without snapshot; kInvalidData if there is no common step, with the
-/// steps, and for slices that do not make up their variable.
+/// is taken from one. Single numbers that slices.json does not list (steps, learning rates) come
+/// along; gradients and what updates scribble on do not.
+///
+/// \param slices  the slices.json of the job that wrote the snapshots
+/// Errors: kNotFound for a server without snapshot; kInvalidData if there is no common step, with
+/// the steps, and for slices that do not make up their variable.
 StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
                                                      const std::string& slices);
 
