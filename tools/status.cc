@@ -41,7 +41,7 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
   if (!flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty())
     options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_name};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::Transport> transport,
-                            ps::make_wire_transport(ps::WireKind::kAuto, options));
+                            ps::make_wire_transport(ps::WireKind::kGrpc, options));
   const std::vector<ServerAnswer> answers =
       ask_servers(*transport, flags.pservers, std::chrono::milliseconds(flags.timeout_ms));
   MILLRACE_RETURN_IF_ERROR(

@@ -64,6 +64,7 @@ class Link:
             try:
                 if reset:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    end.shutdown(socket.SHUT_RD)  # wakes who reads; a socket that is being read does not end
                     end.close()
                 else:
                     end.shutdown(socket.SHUT_RDWR)
