@@ -2,16 +2,25 @@
 # Builds the tools; cuts a click-through-rate program for two parameter servers and two trainers and trains it on clicks
 # that follow a rule; trains a small program on one device and runs an inference model with what was learned; cuts the
 # training program of a ResNet-50.
-# usage: demo.sh [JOBS]
+# usage: demo.sh [--processes] [JOBS]
+#   --processes: trainers and servers are four processes that talk over loopback, not threads of one
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+processes=
+if [ "${1:-}" = --processes ]; then
+  processes=yes
+  shift
+fi
 
 data=tests/data
 tools=build/release/tools
 out=build/demo
+servers=127.0.0.1:36174,127.0.0.1:36175
 
 cmake --preset release >/dev/null
-cmake --build --preset release --parallel "${1:-2}" --target transpile-program inspect-program run-program make_clicks
+cmake --build --preset release --parallel "${1:-2}" \
+  --target transpile-program inspect-program run-program make_clicks launch job-report
 mkdir -p $out
 
 echo
@@ -21,12 +30,20 @@ build/release/bench/make_clicks --trainers 2 --steps 200 --batch 512 -o $out/cli
 echo
 echo "== transpile: $data/ctr_dnn, a table of a million rows and four layers, for 2 servers and 2 trainers"
 $tools/transpile-program --program $data/ctr_dnn/main.pb --startup $data/ctr_dnn/startup.pb \
-  --pservers 127.0.0.1:6174,127.0.0.1:6175 --trainers 2 --trainer-id all --force -o $out/ctr
+  --pservers $servers --trainers 2 --trainer-id all --force -o $out/ctr
 
 echo
-echo "== train: 2 trainers and 2 servers in one process, step by step together"
-$tools/run-program --cluster inproc --transpiled $out/ctr --feed-steps $out/clicks/feeds.npz --steps 200 \
-  --fetch mean_0.tmp_0 --report $out/job.html --force
+if [ -z "$processes" ]; then
+  echo "== train: 2 trainers and 2 servers in one process, step by step together"
+  $tools/run-program --cluster inproc --transpiled $out/ctr --feed-steps $out/clicks/feeds.npz --steps 200 \
+    --fetch mean_0.tmp_0 --report $out/job.html --force
+else
+  echo "== train: 2 trainers and 2 servers as four processes, step by step together (logs: $out/log)"
+  $tools/launch --servers $servers --trainer_num 2 --log_dir $out/log -- \
+    $tools/run-program --role auto --transpiled $out/ctr --threads 1 --feed-steps "$out/clicks/feeds_{rank}.npz" \
+    --steps 200 --fetch mean_0.tmp_0 --stats "$out/stats_{rank}.json" --force
+  $tools/job-report --transpiled $out/ctr $out/stats_0.json $out/stats_1.json -o $out/job.html --force
+fi
 
 # 13 columns and their target: 2 + sum of 0.1 * k * x_k, with noise of variance 0.01
 awk 'BEGIN {

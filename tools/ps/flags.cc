@@ -45,7 +45,9 @@ void add_trainer_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--report", flags.report,
                  "write a page about the job: loss, rates, times, bytes of each server")
       ->type_name("FILE.html");
-  app.add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
+  app.add_option("--transpiled", flags.transpiled,
+                 "folder that transpile-program has written: of the cluster, or of the job "
+                 "that this trainer or --role auto belongs to")
       ->type_name("DIR");
 }
 

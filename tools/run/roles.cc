@@ -1,11 +1,11 @@
 #include "tools/run/roles.h"
 
-#include <cstdlib>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "fleet/launch/job_environment.h"
 #include "io/npz.h"
 #include "tools/ps/run_server.h"
 #include "tools/ps/trainer_job.h"
@@ -58,7 +58,8 @@ StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& j
 StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (options.program.empty())
     return Status(StatusCode::kUsage,
-                  "--role trainer: give the program of the trainer (--program)");
+                  "--role trainer: give the program of the trainer (--program), or the folder "
+                  "of the job (--transpiled)");
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
                             open_transport(options.ps));
   TrainerJob::Settings settings;
@@ -87,30 +88,50 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   return kDone;
 }
 
-// The role that the environment names, for --role auto.
-StatusOr<std::string> role_of(const RunOptions& options) {
-  if (options.ps.role != "auto") return options.ps.role;
-  const char* const word = std::getenv("TRAINING_ROLE");
-  const std::string role = word == nullptr ? "" : word;
-  if (role == "TRAINER") return std::string("trainer");
-  if (role == "PSERVER") return std::string("pserver");
-  return Status(StatusCode::kUsage,
-                fmt::format("--role auto: TRAINING_ROLE of the environment is '{}', expected "
-                            "TRAINER or PSERVER",
-                            role));
+// Which part of a job this process is.
+struct Part {
+  std::string role;  // trainer or pserver
+  int index = 0;
+};
+
+// By flags, or with --role auto by the environment that launchers set.
+StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
+  Part part{options.ps.role, options.ps.trainer_id};
+  if (options.ps.role != "auto") return part;
+  MILLRACE_ASSIGN_OR_RETURN(const fleet::JobEnvironment job,
+                            fleet::read_job_environment(fleet::process_environment()));
+  if (job.role != "TRAINER" && job.role != "PSERVER") {
+    return Status(StatusCode::kUsage,
+                  fmt::format("--role auto: TRAINING_ROLE of the environment is '{}', expected "
+                              "TRAINER or PSERVER",
+                              job.role));
+  }
+  part.role = job.role == "TRAINER" ? "trainer" : "pserver";
+  if (!tool.given("--trainer-id")) part.index = job.rank;
+  return part;
+}
+
+// --transpiled stands for the programs of this part in that folder.
+Status name_programs(RunOptions& options, const Part& part) {
+  if (options.ps.transpiled.empty() || !options.program.empty()) return Ok();
+  if (options.ps.role == "pserver")
+    return {StatusCode::kUsage, "--role pserver: give the program of the server (--program)"};
+  const std::string folder = fmt::format("{}/{}_{}", options.ps.transpiled, part.role, part.index);
+  options.program = folder + "/__model__";
+  if (options.startup.empty()) options.startup = folder + "/__startup__";
+  return Ok();
 }
 
 }  // namespace
 
-StatusOr<int> run_role(Tool& tool, const RunOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string role, role_of(options));
-  if (role == "trainer") {
-    RunOptions trainer = options;
-    const char* const id = std::getenv("PADDLE_TRAINER_ID");
-    if (options.ps.role == "auto" && id != nullptr && !tool.given("--trainer-id") &&
-        llvm::StringRef(id).getAsInteger(10, trainer.ps.trainer_id))
-      return Status(StatusCode::kUsage, "PADDLE_TRAINER_ID of the environment is no number");
-    return run_trainer(tool, trainer);
+StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
+  MILLRACE_ASSIGN_OR_RETURN(const Part part, part_of(tool, given));
+  RunOptions options = given;
+  name_files_of_rank(options, part.index);
+  MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
+  if (part.role == "trainer") {
+    options.ps.trainer_id = part.index;
+    return run_trainer(tool, options);
   }
   return run_server(tool,
                     {options.program, options.startup,

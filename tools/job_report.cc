@@ -1,0 +1,52 @@
+// job-report: a page about a parameter-server job whose trainers have written what they did.
+
+#include "tools/ps/job_report.h"
+
+#include "framework/base/file.h"
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+namespace {
+
+constexpr int64_t kMaxStatsBytes = int64_t{1} << 28;
+
+struct ReportFlags {
+  std::string transpiled;
+  std::vector<std::string> stats;
+};
+
+StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
+  std::vector<TrainerStats> trainers;
+  for (const std::string& path : flags.stats) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxStatsBytes));
+    StatusOr<TrainerStats> stats = parse_stats_json(text);
+    if (!stats.ok()) return std::move(stats).status().in_file(path);
+    trainers.push_back(*std::move(stats));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string page, make_job_report(flags.transpiled, trainers));
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(page));
+  tool.log(LogLevel::kInfo, job_summary(trainers));
+  return kDone;
+}
+
+}  // namespace
+}  // namespace millrace::tools
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+  Tool tool({.name = "job-report",
+             .purpose = "write a page about a job of trainers and parameter servers that has run",
+             .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html"},
+             .exit_codes = {{0, "done"}},
+             .notes = {"run-program --role trainer --stats FILE writes what a trainer did"}});
+  ReportFlags flags;
+  tool.app()
+      .add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
+      ->required()
+      ->type_name("DIR");
+  tool.app()
+      .add_option("stats", flags.stats, "files of the trainers")
+      ->required()
+      ->type_name("FILE...");
+  return tool.run(argc, argv, [&] { return report(tool, flags); });
+}
