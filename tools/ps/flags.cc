@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "ps/transport/grpc.h"
+#include "ps/transport/wire.h"
 
 namespace millrace::tools {
 namespace {
@@ -17,6 +17,10 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--tls-cert", flags.tls_cert, "certificate of this process, PEM")
       ->type_name("FILE");
   app.add_option("--tls-key", flags.tls_key, "key of the certificate, PEM")->type_name("FILE");
+  app.add_option("--transport", flags.transport,
+                 "grpc, tcp, or auto: grpc where there is TLS, else tcp; auto servers take both")
+      ->check(CLI::IsMember({"auto", "grpc", "tcp"}).description(""))
+      ->type_name("KIND");
   app.add_flag("--insecure-listen", flags.insecure_listen, "listen beyond loopback without TLS");
   app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
                  "how long a broken connection is tried again")
@@ -76,6 +80,10 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--start-timeout-ms", flags.start_timeout_ms,
                  "how long all trainers may take to come; 0: for ever")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
+  app.add_option("--metrics-port", flags.metrics_port,
+                 "port of 127.0.0.1 where Prometheus finds the server's numbers; 0: none")
+      ->check(CLI::Range(0, 65535).description(""))
+      ->type_name("PORT");
   app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
   app.add_option("--snapshot-dir", flags.snapshot_dir,
                  "folder for snapshots; the newest one there is taken up at the start")
@@ -91,7 +99,8 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags) {
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags,
+                                                        ps::Metrics* metrics) {
   ps::GrpcOptions options;
   const bool any = !flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty();
   const bool all = !flags.tls_ca.empty() && !flags.tls_cert.empty() && !flags.tls_key.empty();
@@ -100,8 +109,12 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags) {
   if (all) options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, ""};
   options.insecure_listen = flags.insecure_listen;
   options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  options.metrics = metrics;
+  const ps::WireKind kind = flags.transport == "grpc"  ? ps::WireKind::kGrpc
+                            : flags.transport == "tcp" ? ps::WireKind::kTcp
+                                                       : ps::WireKind::kAuto;
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Transport> transport,
-                            ps::make_grpc_transport(options));
+                            ps::make_wire_transport(kind, options));
   return std::shared_ptr<ps::Transport>(std::move(transport));
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "ps/metrics/metrics.h"
 #include "ps/transport/transport.h"
 #include "tools/common/tool.h"
 
@@ -29,7 +30,9 @@ struct PsFlags {
   std::string tls_cert;
   std::string tls_key;
   bool insecure_listen = false;
-  std::string snapshot_dir;  ///< of servers
+  std::string transport = "grpc";  ///< grpc, tcp, auto
+  int metrics_port = 0;            ///< of servers; 0: none
+  std::string snapshot_dir;        ///< of servers
   int64_t snapshot_every = 0;
   int64_t snapshot_interval_ms = 0;
   bool snapshot_durable = false;
@@ -43,8 +46,10 @@ void add_job_flags(Tool& tool, PsFlags& flags);
 /// Options of servers alone.
 void add_server_flags(Tool& tool, PsFlags& flags);
 
-/// Calls between processes, as the flags say. Errors: kUsage for TLS files that are not all named;
-/// those of make_grpc_transport().
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags);
+/// Calls between processes, as the flags say.
+/// \param metrics  counts what a server does; may be null, else outlives the transport
+/// Errors: kUsage for TLS files that are not all named; those of make_wire_transport().
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags,
+                                                        ps::Metrics* metrics = nullptr);
 
 }  // namespace millrace::tools

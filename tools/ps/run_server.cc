@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "ps/metrics/exposer.h"
+
 namespace millrace::tools {
 namespace {
 
@@ -56,7 +58,13 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
   if (files.program.empty())
     return Status(StatusCode::kUsage, "give the program of the server (--program)");
   SignalWatch watch;
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport, open_transport(flags));
+  ps::Metrics metrics;
+  std::unique_ptr<ps::MetricsExposer> exposer;
+  if (flags.metrics_port > 0) {
+    MILLRACE_ASSIGN_OR_RETURN(exposer, ps::MetricsExposer::start(flags.metrics_port, metrics));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
+                            open_transport(flags, &metrics));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::unique_ptr<ServerJob> job,
       ServerJob::open(tool, files, flags, tool.common().threads, transport, files_root));
