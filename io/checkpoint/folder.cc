@@ -104,7 +104,10 @@ StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool veri
       return LastCheckpoint{entry->step, *std::move(checkpoint), std::move(skipped)};
     skipped.push_back(std::move(checkpoint).status());
   }
-  Status none = NotFound("there is no checkpoint that can be loaded").in_file(root);
+  if (skipped.empty()) return NotFound("there is no checkpoint").in_file(root);
+  Status none = InvalidData("none of the {} checkpoints can be loaded", skipped.size())
+                    .in_file(root)
+                    .with_hint("to begin anew, move the folder away or name another one");
   for (const Status& status : skipped)
     none = std::move(none).with_note(status.location().to_string() + ": " + status.message());
   return none;

@@ -49,7 +49,8 @@ struct LastCheckpoint {
 /// The newest checkpoint that verifies, every byte of it; says which newer ones do not and why.
 /// \param verify  false: one whose manifest and file sizes are right is taken; its bytes are
 ///                compared when they are loaded
-/// Errors: kNotFound if there is none.
+/// Errors: kNotFound if there is no complete checkpoint; kInvalidData if there are some but none
+/// can be loaded, with a note on each; kIo.
 StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool verify = true,
                                               const CheckpointLoadOptions& options = {});
 

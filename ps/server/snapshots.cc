@@ -67,8 +67,13 @@ Status Snapshots::read_calls(const std::string& text, int64_t& applied) {
 
 StatusOr<bool> Snapshots::restore(int64_t& applied) {
   StatusOr<io::LastCheckpoint> last = io::open_last_checkpoint(root_);
-  if (!last.ok() && last.status().code() == StatusCode::kNotFound) return false;
-  if (!last.ok()) return std::move(last).status();
+  if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));
+    if (!unfinished.empty())
+      core_.log(fmt::format("there is no finished snapshot in {}: begins anew", root_));
+    return false;
+  }
+  if (!last.ok()) return std::move(last).status().with_note("while taking up a snapshot");
   for (const Status& skipped : last->skipped)
     core_.log("a newer snapshot is not taken: " + skipped.message());
   std::vector<io::LoadTarget> targets;

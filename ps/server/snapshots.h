@@ -22,7 +22,8 @@ class Snapshots {
   /// Takes up the newest snapshot that verifies: variables, and what is known of the trainers.
   /// \param applied  receives the steps that it has applied; unchanged without snapshot
   /// \returns false if there is none
-  /// Errors: those of reading; kInvalidData for one of another program.
+  /// Errors: those of reading; kInvalidData for one of another program, and where there are
+  /// snapshots but none can be loaded.
   StatusOr<bool> restore(int64_t& applied);
   /// True if one is due.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;

@@ -1,0 +1,119 @@
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/ps/server_fixture.h"
+
+// What a server makes of a folder of snapshots: it goes on from a good one, begins anew where there
+// never was one, and refuses to lose what damaged ones held.
+
+namespace millrace::ps {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+
+class ServerSnapshots : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = ::testing::TempDir() + "/ps_snapshots_of_" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(root_);
+    options_.snapshot_root = root_;
+    options_.snapshot_every = 1;
+    options_.snapshot_durable = true;
+    options_.log = [this](const std::string& line) { log_ += line + "\n"; };
+  }
+  void TearDown() override { fs::remove_all(root_); }
+
+  // A job of so many steps; each changes w by -1 and -2, and leaves a snapshot.
+  Status train(int steps, Floats& seen) {
+    const auto way = std::make_shared<InprocTransport>();
+    TestServer server(way, sync_server(1), kStart, options_);
+    TestTrainer trainer(way, 0);
+    for (int k = 0; k < steps; ++k) MILLRACE_RETURN_IF_ERROR(trainer.step("w@GRAD", {2, 4}, seen));
+    return server.end(true);
+  }
+  // What a server that is started on the folder says; it is stopped if it serves.
+  Status start() {
+    TestServer server(std::make_shared<InprocTransport>(), sync_server(1), kStart, options_);
+    return server.end(true);
+  }
+  [[nodiscard]] std::vector<std::string> folders() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_ + "/server-0"))
+      names.push_back(entry.path().string());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  // Changes a byte in the middle of every file of values.
+  static void damage(const std::string& folder) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const auto middle = static_cast<std::streamoff>(entry.file_size() / 2);
+      file.seekg(middle);
+      const int byte = file.get();
+      file.seekp(middle);
+      file.put(static_cast<char>(byte ^ 0x40));
+    }
+  }
+
+  std::string root_;
+  ServerOptions options_;
+  std::string log_;
+};
+
+TEST_F(ServerSnapshots, ADamagedOneIsPassedOverForTheOneBefore) {
+  Floats seen;
+  ASSERT_TRUE(train(3, seen).ok());
+  ASSERT_GE(folders().size(), 2U);
+  damage(folders().back());
+  EXPECT_TRUE(start().ok());
+  EXPECT_THAT(log_, HasSubstr("a newer snapshot is not taken"));
+}
+
+TEST_F(ServerSnapshots, AServerRefusesToStartWhereAllAreDamaged) {
+  Floats seen;
+  ASSERT_TRUE(train(3, seen).ok());
+  const auto before = folders();
+  for (const std::string& folder : before) damage(folder);
+  const Status status = start();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidData);
+  EXPECT_THAT(
+      status.to_string(),
+      AllOf(HasSubstr(root_ + "/server-0"),
+            HasSubstr(fmt::format("none of the {} checkpoints can be loaded", before.size())),
+            HasSubstr(before.back()), HasSubstr("move the folder away")));
+  // and leaves them as they are, for whoever can repair them
+  EXPECT_EQ(folders(), before);
+}
+
+TEST_F(ServerSnapshots, OneThatWasNeverFinishedIsNone) {
+  Floats seen;
+  ASSERT_TRUE(train(1, seen).ok());
+  for (const std::string& folder : folders()) fs::remove(folder + "/manifest.json");
+  ASSERT_TRUE(train(1, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(7, 14));
+  EXPECT_THAT(log_, HasSubstr("there is no finished snapshot in " + root_ + "/server-0"));
+}
+
+TEST_F(ServerSnapshots, AnEmptyFolderIsABeginning) {
+  fs::create_directories(root_ + "/server-0");
+  Floats seen;
+  ASSERT_TRUE(train(1, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(7, 14));
+  ASSERT_TRUE(train(0, seen).ok());
+  EXPECT_THAT(log_, HasSubstr("took up snapshot"));
+}
+
+}  // namespace
+}  // namespace millrace::ps
