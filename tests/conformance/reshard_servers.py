@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 SECONDS = 90
 
@@ -26,6 +27,26 @@ def free_ports(count):
     for s in sockets:
         s.close()
     return ports
+
+
+def watch(processes, logs):
+    """Waits for the end of all; the first that fails is named at once, since the others would wait for it."""
+    def words(role):
+        logs[role].seek(0)
+        return logs[role].read().decode(errors="replace")[-2000:].strip()
+
+    end = time.monotonic() + SECONDS
+    while any(process.poll() is None for process in processes.values()):
+        for role, process in processes.items():
+            if process.poll():
+                raise RuntimeError(f"{role} ended with {process.returncode}: {words(role)}")
+        if time.monotonic() > end:
+            running = [role for role, process in processes.items() if process.poll() is None]
+            raise RuntimeError(f"after {SECONDS} s there still run: " + "; ".join(f"{r}: {words(r)}" for r in running))
+        time.sleep(0.02)
+    for role, process in processes.items():
+        if process.returncode != 0:
+            raise RuntimeError(f"{role} ended with {process.returncode}: {words(role)}")
 
 
 class Job:
@@ -59,15 +80,16 @@ class Job:
                              "--params", params, "--feed-steps", feeds.format(t), "--steps", str(steps), "--fetch",
                              self.loss, "-o", f"{save}.out{t}.npz", "-q"] +
                             (["--save-persistables", save] if t == 0 else []))
-        started = [subprocess.Popen(c, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for c in commands]
+        roles = [f"server {i}" for i in range(len(self.endpoints))] + [f"trainer {t}" for t in range(self.trainers)]
+        logs = [tempfile.TemporaryFile() for _ in commands]
+        started = [subprocess.Popen(c, stdout=subprocess.DEVNULL, stderr=log) for c, log in zip(commands, logs)]
         try:
-            for process, command in zip(started, commands):
-                _, errors = process.communicate(timeout=SECONDS)
-                if process.returncode != 0:
-                    raise RuntimeError(f"{command[0]} ended with {process.returncode}: {errors.decode()[-2000:]}")
+            watch(dict(zip(roles, started)), dict(zip(roles, logs)))
         finally:
-            for process in started:
+            for process, log in zip(started, logs):
                 process.kill()
+                process.wait()
+                log.close()
 
 
 def split_feeds(np, case, folder, trainers, steps):

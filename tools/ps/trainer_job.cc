@@ -1,5 +1,6 @@
 #include "tools/ps/trainer_job.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "ops/verify.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
+#include "ps/client/meeting.h"
 #include "ps/ops/trainer_ops.h"
 #include "tools/common/program_options.h"
 #include "transpiler/distribute/slices_json.h"
@@ -25,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 using executor::NamedValues;
 
 constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+// Between two lines about servers that have not come yet.
+constexpr std::chrono::seconds kReportInterval{10};
 
 // The number of a dense float of one element.
 std::optional<double> number_of(const Value& value) {
@@ -86,11 +90,6 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 3);
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
-  // servers count on every trainer, also one whose program has nothing for them
-  if (job->slices_) {
-    for (const std::string& endpoint : job->slices_->properties.endpoints)
-      MILLRACE_RETURN_IF_ERROR(job->client_->mode_of(endpoint).status());
-  }
   const auto runtime = executor::make_runtime(settings.files_root);
   ps::add_trainer_controls(runtime->controls, job->link_, settings.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
@@ -99,6 +98,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   const executor::Executor executor(
       runtime,
       {.threads = settings.threads, .seed = tool.common().seed, .optimize = settings.optimize});
+  MILLRACE_RETURN_IF_ERROR(job->meet_servers(tool));
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
   MILLRACE_RETURN_IF_ERROR(job->make_communicator(tool, settings));
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
@@ -107,6 +107,19 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   job->prepared_ = *std::move(prepared);
   MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(tool, files, executor));
   return job;
+}
+
+// Servers count on every trainer, also one whose program has nothing for them.
+Status TrainerJob::meet_servers(const Tool& tool) {
+  std::vector<std::string> servers = ps::servers_named_in(*program_);
+  if (slices_) {
+    const std::vector<std::string>& all = slices_->properties.endpoints;
+    servers.insert(servers.end(), all.begin(), all.end());
+  }
+  std::sort(servers.begin(), servers.end());
+  servers.erase(std::unique(servers.begin(), servers.end()), servers.end());
+  return ps::meet_servers(*client_, servers, kReportInterval,
+                          [&tool](const std::string& line) { tool.log(LogLevel::kWarning, line); });
 }
 
 Status TrainerJob::prepare_rounds(const Tool& tool, const Files& files,

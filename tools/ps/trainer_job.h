@@ -58,6 +58,7 @@ class TrainerJob {
 
  private:
   TrainerJob() = default;
+  Status meet_servers(const Tool& tool);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
   /// Programs of a federated trainer that stand beside its main one.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);

@@ -1,0 +1,113 @@
+#include "ps/client/meeting.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "framework/op_attrs.h"
+#include "ps/client/crew.h"
+
+namespace millrace::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What is known of each server meanwhile. Thread-safe.
+class Answers {
+ public:
+  explicit Answers(const std::vector<std::string>& endpoints)
+      : endpoints_(endpoints), results_(endpoints.size()), answered_(endpoints.size(), 0) {}
+
+  void note(size_t index, Status status) {
+    const std::lock_guard lock(mutex_);
+    results_[index] = std::move(status);
+    answered_[index] = 1;
+  }
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
+  // Says again and again who is missing, until the end.
+  void report(int trainer, std::chrono::milliseconds every,
+              const std::function<void(const std::string&)>& tell) {
+    const auto begin = Clock::now();
+    std::unique_lock lock(mutex_);
+    while (!changed_.wait_for(lock, every, [this] { return ended_; })) {
+      std::vector<std::string> missing;
+      std::string failures;
+      for (size_t i = 0; i < endpoints_.size(); ++i) {
+        if (answered_[i] == 0) missing.push_back(endpoints_[i]);
+        if (!results_[i].ok())
+          failures += fmt::format("; {}: {}", endpoints_[i], results_[i].message());
+      }
+      const auto seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+      tell(fmt::format("trainer {} waits since {:.0f} s for {} of {} servers: {}{}", trainer,
+                       seconds, missing.size(), endpoints_.size(), fmt::join(missing, ", "),
+                       failures));
+    }
+  }
+  // Errors: the first one, naming all servers that failed.
+  Status outcome(int trainer) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> failed;
+    Status first;
+    for (size_t i = 0; i < endpoints_.size(); ++i) {
+      if (results_[i].ok()) continue;
+      failed.push_back(endpoints_[i]);
+      if (first.ok()) first = std::move(results_[i]);
+    }
+    if (first.ok()) return first;
+    return std::move(first).with_note(fmt::format("trainer {} could not meet {} of {} servers: {}",
+                                                  trainer, failed.size(), endpoints_.size(),
+                                                  fmt::join(failed, ", ")));
+  }
+
+ private:
+  const std::vector<std::string>& endpoints_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Status> results_;
+  std::vector<char> answered_;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+std::vector<std::string> servers_named_in(const Program& program) {
+  using Strings = std::vector<std::string>;
+  std::set<std::string> servers;
+  for (const Op& op : program.root().ops()) {
+    const bool barrier = op.type() == "send_barrier" || op.type() == "fetch_barrier";
+    if (!barrier && op.type() != "send" && op.type() != "recv") continue;
+    for (const std::string& each : get_attr_or(op, barrier ? "endpoints" : "epmap", Strings{})) {
+      if (!each.empty()) servers.insert(each);
+    }
+  }
+  return {servers.begin(), servers.end()};
+}
+
+Status meet_servers(Client& client, const std::vector<std::string>& endpoints,
+                    std::chrono::milliseconds every,
+                    const std::function<void(const std::string&)>& tell) {
+  Answers answers(endpoints);
+  std::thread reporter;
+  if (tell) {
+    reporter = std::thread([&] { answers.report(client.options().trainer, every, tell); });
+  }
+  {
+    Crew crew;
+    crew.run(endpoints.size(),
+             [&](size_t i) { answers.note(i, client.mode_of(endpoints[i]).status()); });
+  }
+  answers.end();
+  if (reporter.joinable()) reporter.join();
+  return answers.outcome(client.options().trainer);
+}
+
+}  // namespace millrace::ps
