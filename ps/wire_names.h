@@ -10,7 +10,8 @@ inline constexpr const char* kChangedRows = "changed";
 /// Request::text of a send: the values become those of the vars.
 inline constexpr const char* kSetValues = "set";
 
-/// Request::number of a hello: the trainer has fetched what it needs for its step.
+/// Request::number of a hello: the trainer has fetched what it needs for its step. Its text is the
+/// number of the trainer's send barriers that have been answered.
 inline constexpr int kHasFetched = 1;
 
 }  // namespace millrace::ps

@@ -72,6 +72,7 @@ Request Client::hello_of(const Server& server) const {
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   request.number = server.fetched > server.sent ? kHasFetched : 0;
+  request.text = std::to_string(server.sent);
   return request;
 }
 
@@ -88,32 +89,47 @@ Status Client::greet(Server& server, Deadline deadline) {
 
 // Asynchronous servers go on from any snapshot; a synchronous one must lack at most the step whose
 // gradients are still here.
-Status Client::greet_again(Server& server, Deadline deadline) {
+StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
   Reply reply;
   MILLRACE_RETURN_IF_ERROR(server.channel->call(hello_of(server), deadline, reply));
-  if (reply.epoch == server.epoch) return Ok();
+  if (reply.epoch == server.epoch) return false;
   int64_t sent = -1;
   if (server.mode == 0 &&
       (llvm::StringRef(reply.text).getAsInteger(10, sent) || sent < server.sent - 1 ||
-       (sent == server.sent - 1 && server.last_sent.empty()))) {
-    return {StatusCode::kDistributed,
-            fmt::format("the server at {} came back with step {}, this trainer is at step {}: all "
-                        "have to go on from that snapshot",
-                        server.channel->endpoint(), sent, server.sent.load())};
+       sent > server.sent + 1 || (sent == server.sent - 1 && server.last_sent.empty()))) {
+    return Status(
+        StatusCode::kDistributed,
+        fmt::format("the server at {} came back with step {}, this trainer is at step {}: all "
+                    "have to go on from that snapshot",
+                    server.channel->endpoint(), sent, server.sent.load()));
   }
+  if (server.mode == 0 && sent < server.sent)
+    MILLRACE_RETURN_IF_ERROR(recover(server, reply.epoch, deadline));
   server.epoch = reply.epoch;
-  if (server.mode != 0 || sent >= server.sent) return Ok();
-  Request fetched = hello_of(server);  // what it forgot: that the parameters are here, and the step
-  fetched.method = Method::kFetchBarrier;
-  fetched.epoch = server.epoch;
-  fetched.sequence = ++server.sequence;
-  MILLRACE_RETURN_IF_ERROR(server.channel->call(fetched, deadline, reply));
-  Request again = fetched;
-  again.method = Method::kSendBarrier;
-  again.sequence = ++server.sequence;
-  again.items = server.last_sent;
-  return server.channel->call(again, deadline, reply);
+  return server.mode == 0 && sent > server.sent;
+}
+
+// Tells the server what it forgot: that the parameters are here, and the gradients of the step.
+Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
+  Server::Recovery& recovery = server.recovery;
+  if (recovery.epoch != epoch) {
+    recovery.epoch = epoch;
+    recovery.fetch_sequence = ++server.sequence;
+    recovery.send_sequence = ++server.sequence;
+  }
+  Reply reply;
+  Request request = hello_of(server);
+  request.epoch = epoch;
+  request.number = 0;
+  request.text.clear();
+  request.method = Method::kFetchBarrier;
+  request.sequence = recovery.fetch_sequence;
+  MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
+  request.method = Method::kSendBarrier;
+  request.sequence = recovery.send_sequence;
+  request.items = server.last_sent;
+  return server.channel->call(request, deadline, reply);
 }
 
 // Sends a request until it is answered; a repeat has the same sequence number.
@@ -129,12 +145,17 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
       std::this_thread::sleep_for(pause);
       pause *= 2;
       if (request.method != Method::kHello) {
-        if (Status greeted = greet_again(server, deadline); !greeted.ok()) {
+        const StatusOr<bool> greeted = greet_again(server, deadline);
+        if (!greeted.ok()) {
           // who it is now does not change what went wrong first
-          if (greeted.code() != StatusCode::kDistributed || attempt == options_.retries)
-            return greeted;
-          status = std::move(greeted);
+          status = greeted.status();
+          if (status.code() != StatusCode::kDistributed || attempt == options_.retries)
+            return status;
           continue;
+        }
+        if (*greeted && request.method == Method::kSendBarrier) {
+          status = Ok();  // carried out before the server went down
+          break;
         }
       }
     }

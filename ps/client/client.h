@@ -83,13 +83,24 @@ class Client {
     std::atomic<int64_t> sent{0};        ///< send barriers
     std::atomic<int64_t> fetched{0};     ///< fetch barriers
     std::vector<RequestItem> last_sent;  ///< with the last send barrier, until parameters came
+    /// Calls that bring a server which was started anew to where this trainer is; the same ones
+    /// however often they are tried.
+    struct Recovery {
+      uint64_t epoch = 0;
+      uint64_t fetch_sequence = 0;
+      uint64_t send_sequence = 0;
+    };
+    Recovery recovery;
   };
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
   /// Asks a server that did not answer whether it was started anew, and if so goes on with it from
-  /// its snapshot. Errors: kDistributed if its snapshot is too old for that.
-  Status greet_again(Server& server, Deadline deadline);
+  /// its snapshot.
+  /// \returns true if the snapshot has the send barrier whose answer did not come
+  /// Errors: kDistributed if its snapshot is too old for that.
+  StatusOr<bool> greet_again(Server& server, Deadline deadline);
+  Status recover(Server& server, uint64_t epoch, Deadline deadline);
   void note(Server& server, const Request& request);
   [[nodiscard]] Request hello_of(const Server& server) const;
   void beat();

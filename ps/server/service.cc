@@ -55,8 +55,11 @@ Status Service::hello(const Request& request, ReplySink& reply) {
   reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
   const std::lock_guard lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
+  int64_t answered = -1;
+  if (!request.text.empty() && llvm::StringRef(request.text).getAsInteger(10, answered))
+    return InvalidArgument("hello: '{}' is no number of send barriers", request.text);
   MILLRACE_RETURN_IF_ERROR(
-      core_->trainers.hello(request.caller, Clock::now(), request.number == kHasFetched));
+      core_->trainers.hello(request.caller, Clock::now(), request.number == kHasFetched, answered));
   reply.set_text(std::to_string(core_->trainers.at(request.caller.trainer).sent));
   core_->changed.notify_all();
   return Ok();

@@ -88,8 +88,9 @@ Status Service::fetch_barrier(const Request& request, Deadline deadline, ReplySi
     MILLRACE_RETURN_IF_ERROR(steps_->wait_applied(lock, trainer, deadline));
   }
   MILLRACE_RETURN_IF_ERROR(put_vars(request, reply));
-  if (repeat) return Ok();
   const std::lock_guard lock(core_->mutex);
+  // a server that was started anew goes by what the trainer knew when it said hello
+  if (repeat && core_->trainers.at(trainer).may_send()) return Ok();
   return steps_->fetched(trainer);
 }
 

@@ -30,7 +30,8 @@ Status Trainers::check(const Caller& caller) const {
   return Ok();
 }
 
-Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fetched) {
+Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fetched,
+                       int64_t answered) {
   MILLRACE_RETURN_IF_ERROR(check(caller));
   Trainer& trainer = at(caller.trainer);
   if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
@@ -48,7 +49,8 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fet
   if (trainer.life == Trainer::Life::kAbsent) {
     trainer.life = Trainer::Life::kLive;
     if (trainer.incarnation != caller.incarnation) trainer.window = SequenceWindow();
-    trainer.fetched = trainer.sent + (has_fetched ? 1 : 0);
+    const bool is_ahead = answered >= 0 && trainer.sent > answered;
+    trainer.fetched = trainer.sent + (has_fetched && !is_ahead ? 1 : 0);
   }
   trainer.incarnation = caller.incarnation;
   trainer.seen = now;

@@ -53,7 +53,10 @@ class Trainers {
   /// id out of range.
   /// \param has_fetched  it has the parameters of its step already; only a server that took up a
   ///                     snapshot need be told
-  Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false);
+  /// \param answered     its send barriers that were answered; where the server has carried out
+  ///                     more, what it has fetched is that of an earlier step. Negative: unknown
+  Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false,
+               int64_t answered = -1);
   /// The trainer that calls; it must have said hello and not have left. Errors: as hello().
   StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
 

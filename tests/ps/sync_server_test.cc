@@ -282,6 +282,78 @@ TEST(SyncServer, ComesBackFromItsSnapshot) {
   EXPECT_TRUE(server->end().ok());
 }
 
+// Carries calls out, but loses the answer to one of them, and has something happen then.
+class LosingTransport final : public Transport {
+ public:
+  explicit LosingTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  void lose(Method method, std::function<void()> then) {
+    method_ = method;
+    then_ = std::move(then);
+  }
+  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
+    StatusOr<std::shared_ptr<Channel>> inner = inner_->connect(endpoint);
+    if (!inner.ok()) return std::move(inner).status();
+    return std::shared_ptr<Channel>(std::make_shared<LosingChannel>(*this, *std::move(inner)));
+  }
+  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
+                                             Handler& handler) override {
+    return inner_->listen(endpoint, handler);
+  }
+
+ private:
+  class LosingChannel final : public Channel {
+   public:
+    LosingChannel(LosingTransport& owner, std::shared_ptr<Channel> inner)
+        : owner_(owner), inner_(std::move(inner)) {}
+    const std::string& endpoint() const override { return inner_->endpoint(); }
+    Status call(const Request& request, Deadline deadline, Reply& reply) override {
+      Status status = inner_->call(request, deadline, reply);
+      if (!owner_.then_ || request.method != owner_.method_) return status;
+      std::exchange(owner_.then_, nullptr)();
+      return {StatusCode::kDistributed, "the answer is lost"};
+    }
+
+   private:
+    LosingTransport& owner_;
+    std::shared_ptr<Channel> inner_;
+  };
+
+  std::shared_ptr<Transport> inner_;
+  Method method_ = Method::kHello;
+  std::function<void()> then_;
+};
+
+// A server dies with its snapshot saved and an answer not sent: what was asked for happens once.
+TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
+  const auto way = std::make_shared<LosingTransport>(transport());
+  const std::string folder = ::testing::TempDir() + "/ps_lost_answers";
+  std::filesystem::remove_all(folder);
+  ServerOptions options;
+  options.snapshot_root = folder;
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  const auto restart = [&] {
+    // the step is applied by the thread that serves
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    EXPECT_TRUE(server->end(true).ok());
+    server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  };
+  Floats seen;
+  int updates = 0;
+  for (const Method lost : {Method::kSendBarrier, Method::kFetchBarrier, Method::kSendBarrier}) {
+    ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+    way->lose(lost, restart);
+    const Status status = trainer.step("w@GRAD", {2, 4}, seen);
+    ASSERT_TRUE(status.ok()) << method_name(lost) << ": " << status.to_string();
+    updates += 2;
+    EXPECT_THAT(seen, ElementsAre(8 - float(updates), 16 - 2 * float(updates)));
+  }
+  ASSERT_TRUE(trainer.leave().ok());
+  EXPECT_TRUE(server->end().ok());
+}
+
 TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
   const auto way = transport();
   const std::string folder = ::testing::TempDir() + "/ps_old_snapshots";
