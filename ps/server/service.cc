@@ -8,6 +8,29 @@
 // Who calls, whether it was carried out before, and the loop that applies steps. What the methods
 // do stands in service_methods.cc.
 namespace millrace::ps {
+namespace {
+
+// A barrier of this kind is none: the trainer comes to none any more.
+constexpr std::string_view kLeave = "leave";
+
+class NoReply final : public ReplySink {
+ public:
+  Status put(std::string_view /*name*/, const Value& /*value*/) override { return Ok(); }
+  void set_epoch(uint64_t /*epoch*/) override {}
+  void set_number(int64_t /*number*/) override {}
+  void set_text(std::string /*text*/) override {}
+};
+
+// Nobody waits at barriers of tables for a trainer that is lost.
+Status leave_tables(Handler& tables, int trainer) {
+  Request request;
+  request.method = Method::kComplete;
+  request.caller.trainer = trainer;
+  NoReply nowhere;
+  return tables.handle(request, Clock::now(), nowhere);
+}
+
+}  // namespace
 
 StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runtime, const Op& op,
                                                    Scope& scope, ServerOptions options) {
@@ -107,6 +130,8 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kFetchBarrier:
       return fetch_barrier(request, deadline, reply, repeat);
     case Method::kComplete:
+      if (core_->options.tables != nullptr)
+        MILLRACE_RETURN_IF_ERROR(core_->options.tables->handle(request, deadline, reply));
       return complete(request, deadline);
     case Method::kCheckpoint:
       return checkpoint(request);
@@ -115,7 +140,7 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kRun:
       return run(request, reply);
     case Method::kTableBarrier:
-      if (core_->options.tables != nullptr && request.number > 0)
+      if (core_->options.tables != nullptr && (request.number > 0 || request.text == kLeave))
         return core_->options.tables->handle(request, deadline, reply);
       return table_barrier(request, deadline);
     case Method::kPull:
@@ -214,13 +239,17 @@ Status Service::look_around() {
     }
     core_->log(fmt::format("{} is lost; the job goes on without it", who));
     trainer.life = Trainer::Life::kLost;
+    if (options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(leave_tables(*options.tables, id));
     if (steps_ != nullptr) steps_->drop_partial(id);
     core_->changed.notify_all();
   }
-  if (steps_ == nullptr || options.report_interval.count() == 0 ||
-      now - reported_ < options.report_interval)
+  if (options.report_interval.count() == 0 || now - reported_ < options.report_interval)
     return Ok();
   reported_ = now;
+  const std::string absent = trainers.list(
+      now, [](const Trainer& trainer) { return trainer.life == Trainer::Life::kAbsent; });
+  if (!absent.empty()) core_->log("this server waits for " + absent);
+  if (steps_ == nullptr) return Ok();
   const int64_t applied = steps_->applied();
   const auto is_late = [&](const Trainer& trainer) {
     return trainer.is_expected() && trainer.sent <= applied;

@@ -1,0 +1,163 @@
+#include <array>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ps/table/client_caller.h"
+#include "ps/table/dense_table.h"
+#include "ps/table/table_client.h"
+#include "ps/table/table_handler.h"
+#include "tests/ps/server_fixture.h"
+
+// Typed tables on the server of a program: trainers reach both by one client, and whoever is done
+// or lost is not waited for at the barriers of the tables.
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+
+const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+
+class TypedTables : public ::testing::Test {
+ protected:
+  static constexpr int kTrainers = 2;
+  static constexpr int kTable = 4;
+
+  TypedTables() {
+    DenseTableOptions dense;
+    dense.elements = 3;
+    dense.learning_rate = 1;
+    dense.sync = true;
+    auto table = DenseTable::create(dense);
+    EXPECT_TRUE(table.ok());
+    EXPECT_TRUE(tables_.add(kTable, *std::move(table)).ok());
+    options_.tables = &tables_;
+  }
+  // A trainer, and its view of the tables.
+  struct Both {
+    Both(const std::shared_ptr<Transport>& way, int id, int deadline_ms = 20'000,
+         int heartbeat_ms = 0)
+        : trainer(way, id, deadline_ms, "", 0, heartbeat_ms),
+          client(std::shared_ptr<Client>(&trainer.client(), [](Client*) {})),
+          tables(std::make_shared<ClientCaller>(client, std::vector<std::string>{"server"})) {}
+    TestTrainer trainer;
+    std::shared_ptr<Client> client;
+    TableClient tables;
+  };
+
+  std::shared_ptr<Transport> way_ = std::make_shared<InprocTransport>();
+  TableHandler tables_{kTrainers};
+  ServerOptions options_;
+};
+
+TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
+  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  std::array<Floats, kTrainers> vars;
+  std::array<Floats, kTrainers> pulled;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kTrainers; ++t) {
+    threads.emplace_back([&, t] {
+      const auto i = static_cast<size_t>(t);
+      Both both(way_, t);
+      pulled[i].resize(3);
+      for (int step = 0; step < 2; ++step) {
+        ASSERT_TRUE(both.trainer.step(fmt::format("w@GRAD.trainer_{}", t), {2, 4}, vars[i]).ok());
+        ASSERT_TRUE(both.tables.push_dense(kTable, Floats(3, t == 0 ? 1 : 3)).ok());
+        ASSERT_TRUE(both.tables.barrier("send").ok());
+        ASSERT_TRUE(both.tables.pull_dense(kTable, pulled[i]).ok());
+        EXPECT_THAT(pulled[i], Each(-2.0F * static_cast<float>(step + 1)));
+        ASSERT_TRUE(both.tables.barrier("read").ok());
+      }
+      ASSERT_TRUE(both.trainer.leave().ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(server.end().ok());
+  for (const Floats& param : vars) EXPECT_THAT(param, ElementsAre(6, 12));
+}
+
+TEST_F(TypedTables, ARepeatedPushCountsOnce) {
+  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  const auto channel = *way_->connect("server");
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const Value grad = floats({2, 4, 6});
+  Request request;
+  request.caller = {"", 0, 77};
+  request.method = Method::kHello;
+  Reply reply;
+  ASSERT_TRUE(channel->call(request, deadline, reply).ok());
+  request.method = Method::kPush;
+  request.number = kTable;
+  request.sequence = 1;
+  request.items.push_back({"", &grad, nullptr});
+  for (int k = 0; k < 3; ++k) {
+    const Status status = channel->call(request, deadline, reply);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  request.sequence = 2;
+  ASSERT_TRUE(channel->call(request, deadline, reply).ok());
+  ASSERT_TRUE(tables_.find(kTable)->pour().ok());
+  Floats values(3);
+  ASSERT_TRUE(dynamic_cast<DenseTable&>(*tables_.find(kTable)).pull(values).ok());
+  EXPECT_THAT(values, ElementsAre(-2, -4, -6));  // the mean of two pushes, not of four
+}
+
+// Who is done is not waited for: one leaves the tables, the other the job.
+TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
+  for (const bool leaves_job : {false, true}) {
+    SCOPED_TRACE(leaves_job ? "completes" : "leaves");
+    TableHandler tables(kTrainers);
+    options_.tables = &tables;
+    TestServer server(way_, sync_server(kTrainers), kStart, options_);
+    Both early(way_, 0);
+    Both late(way_, 1, 2'000);
+    const Status left = leaves_job ? early.client->mode_of("server").status() : Ok();
+    ASSERT_TRUE(left.ok());
+    const Status done = leaves_job ? early.trainer.leave() : early.tables.leave();
+    ASSERT_TRUE(done.ok()) << done.to_string();
+    const Status status = late.tables.barrier("send");
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
+TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
+  options_.silence_timeout = std::chrono::milliseconds(400);
+  options_.elastic = true;
+  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  {
+    Both silent(way_, 0);
+    ASSERT_TRUE(silent.client->mode_of("server").ok());
+  }
+  Both other(way_, 1, 10'000, 50);
+  const Status status = other.tables.barrier("send");
+  EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
+  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  Both alone(way_, 1, 300);
+  const Status status = alone.tables.barrier("send");
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.to_string(), HasSubstr("no word from trainer 0"));
+}
+
+TEST_F(TypedTables, ATableThatIsNotThereIsNamed) {
+  Floats values(3);
+  {
+    TestServer server(way_, sync_server(kTrainers), kStart, options_);
+    Both both(way_, 0, 1'000);
+    EXPECT_THAT(both.tables.pull_dense(9, values).to_string(), HasSubstr("has no table 9"));
+  }
+  TestServer server(way_, sync_server(kTrainers), kStart);
+  Both both(way_, 0, 1'000);
+  const Status status = both.tables.pull_dense(kTable, values);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(status.to_string(), HasSubstr("has no typed tables: table 4 is unknown"));
+}
+
+}  // namespace
+}  // namespace millrace::ps
