@@ -69,16 +69,16 @@ class Suite:
         return self.reference
 
     def slow(self, job, seconds=0.005):
-        """Stretches a job, so that there is a middle to hit."""
+        """Stretches a job that has not begun, so that there is a middle to hit."""
+        if self.total == 0:  # measured now: the job must not run meanwhile
+            with self.job() as whole:
+                require_same(whole.start_all(), self.result(whole))
+                self.total = whole.passed_bytes()
         for proxy in job.proxies:
             proxy.delay = seconds
 
     def moment(self, job):
-        """Waits until some share of the bytes of a whole run has passed."""
-        if self.total == 0:
-            with self.job() as whole:
-                require_same(whole.start_all(), self.result(whole))
-                self.total = whole.passed_bytes()
+        """Waits until some share of the bytes of a whole run has passed; slow() comes before."""
         job.wait_for_bytes(self.total * self.random.uniform(0.2, 0.7))
 
     def f0_nothing(self):
