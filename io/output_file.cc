@@ -1,7 +1,6 @@
 #include "io/output_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <system_error>
@@ -9,10 +8,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "io/write_pieces.h"
 
 namespace millrace::io {
 namespace {
@@ -90,24 +89,8 @@ OutputFile::~OutputFile() {
 }
 
 Status OutputFile::write(std::span<const std::string_view> pieces) {
-  constexpr size_t kBatch = 512;  // below IOV_MAX
-  std::array<iovec, kBatch> batch{};
-  size_t next = 0;
-  size_t skipped = 0;  // of the piece at next
-  while (next < pieces.size()) {
-    const size_t count = std::min(kBatch, pieces.size() - next);
-    for (size_t i = 0; i < count; ++i) {
-      const std::string_view piece = pieces[next + i].substr(i == 0 ? skipped : 0);
-      batch[i] = {const_cast<char*>(piece.data()), piece.size()};
-    }
-    const ssize_t done = ::writev(fd_, batch.data(), static_cast<int>(count));
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return failed("cannot write", errno, path_);
-    auto written = static_cast<size_t>(done) + skipped;
-    while (next < pieces.size() && written >= pieces[next].size()) written -= pieces[next++].size();
-    skipped = written;
-  }
-  return Ok();
+  const int code = write_pieces(fd_, pieces);
+  return code == 0 ? Ok() : failed("cannot write", code, path_);
 }
 
 Status OutputFile::commit(bool sync) {

@@ -1,7 +1,6 @@
 #include "io/checkpoint/file_calls.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -9,10 +8,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "io/write_pieces.h"
 
 namespace millrace::io {
 namespace {
@@ -36,25 +35,8 @@ class SystemWritable final : public WritableFile {
   }
 
   Status write(std::span<const std::string_view> pieces) override {
-    constexpr size_t kBatch = 64;  // below IOV_MAX
-    std::array<iovec, kBatch> batch{};
-    size_t next = 0;
-    size_t skipped = 0;  // of the piece at next
-    while (next < pieces.size()) {
-      const size_t count = std::min(kBatch, pieces.size() - next);
-      for (size_t i = 0; i < count; ++i) {
-        const std::string_view piece = pieces[next + i].substr(i == 0 ? skipped : 0);
-        batch[i] = {const_cast<char*>(piece.data()), piece.size()};
-      }
-      const ssize_t done = ::writev(fd_, batch.data(), static_cast<int>(count));
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) return failed("cannot write", errno, path_);
-      size_t written = static_cast<size_t>(done) + skipped;
-      while (next < pieces.size() && written >= pieces[next].size())
-        written -= pieces[next++].size();
-      skipped = written;
-    }
-    return Ok();
+    const int code = write_pieces(fd_, pieces);
+    return code == 0 ? Ok() : failed("cannot write", code, path_);
   }
 
   Status sync() override { return ::fsync(fd_) == 0 ? Ok() : failed("cannot flush", errno, path_); }

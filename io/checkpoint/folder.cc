@@ -63,7 +63,8 @@ StatusOr<std::vector<CheckpointEntry>> list_checkpoints(const std::string& root,
     if (!step) continue;
     const std::string folder = checkpoint_folder(root, *step);
     StatusOr<std::vector<std::string>> inside = used->list(folder);
-    if (!inside.ok()) continue;  // no folder, or removed meanwhile
+    if (inside.status().code() == StatusCode::kNotFound) continue;  // no folder, or removed by now
+    if (!inside.ok()) return std::move(inside).status();
     entries.push_back({*step, folder, std::ranges::binary_search(*inside, kManifestName)});
   }
   std::ranges::sort(entries, {}, &CheckpointEntry::step);

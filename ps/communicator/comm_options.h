@@ -52,7 +52,7 @@ struct CommunicatorOptions {
 
   int trainers = 1;               ///< of the job
   int trainer_id = 0;             ///< of this process, from 0; heter workers: behind the trainers
-  bool need_global_step = false;  ///< `@PS_STEP_COUNTER@` is counted and sent
+  bool need_global_step = false;  ///< count `@PS_STEP_COUNTER@`; init_with_ctx() refuses it
   int barrier_table_id = -1;      ///< table of the barriers; negative: none
   std::vector<std::string> pserver_endpoints;  ///< host:port
   /// Threads of this trainer that run steps (CPU_NUM).

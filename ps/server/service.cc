@@ -172,7 +172,10 @@ Status Service::serve() {
     if (status.ok()) status = snapshot(lock, false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
-  if (core_->failure.ok() && stopping_) (void)snapshot(lock, true);
+  if (core_->failure.ok() && stopping_) {
+    if (Status status = snapshot(lock, true); !status.ok())
+      core_->log("the last snapshot was not written: " + status.message());
+  }
   Status result = core_->failure;
   if (core_->failure.ok()) {
     core_->failure = Status(StatusCode::kDistributed,

@@ -259,15 +259,20 @@ TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
   EXPECT_THAT(seen, ElementsAre(7, 15));
 }
 
+// Durable snapshots of every step in an empty folder of that name.
+ServerOptions saving_every_step(const std::string& name) {
+  ServerOptions options;
+  options.snapshot_root = ::testing::TempDir() + "/" + name;
+  options.snapshot_every = 1;
+  options.snapshot_durable = true;
+  std::filesystem::remove_all(options.snapshot_root);
+  return options;
+}
+
 // The server dies behind every step; the next one takes up the snapshot and nobody notices.
 TEST(SyncServer, ComesBackFromItsSnapshot) {
   const auto way = transport();
-  const std::string folder = ::testing::TempDir() + "/ps_snapshots";
-  std::filesystem::remove_all(folder);
-  ServerOptions options;
-  options.snapshot_root = folder;
-  options.snapshot_every = 1;
-  options.snapshot_durable = true;
+  const ServerOptions options = saving_every_step("ps_snapshots");
   auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
   TestTrainer trainer(way, 0);
   Floats seen;
@@ -326,12 +331,7 @@ class LosingTransport final : public Transport {
 // A server dies with its snapshot saved and an answer not sent: what was asked for happens once.
 TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
   const auto way = std::make_shared<LosingTransport>(transport());
-  const std::string folder = ::testing::TempDir() + "/ps_lost_answers";
-  std::filesystem::remove_all(folder);
-  ServerOptions options;
-  options.snapshot_root = folder;
-  options.snapshot_every = 1;
-  options.snapshot_durable = true;
+  const ServerOptions options = saving_every_step("ps_lost_answers");
   auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
   TestTrainer trainer(way, 0);
   const auto restart = [&] {
@@ -356,19 +356,14 @@ TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
 
 TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
   const auto way = transport();
-  const std::string folder = ::testing::TempDir() + "/ps_old_snapshots";
-  std::filesystem::remove_all(folder);
-  ServerOptions options;
-  options.snapshot_root = folder;
-  options.snapshot_every = 1;
-  options.snapshot_durable = true;
+  const ServerOptions options = saving_every_step("ps_old_snapshots");
   auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
   TestTrainer trainer(way, 0);
   Floats seen;
   for (int k = 0; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(server->end(true).ok());
   // leaves what a server that died behind step 1 would have left
-  for (const auto& entry : std::filesystem::directory_iterator(folder + "/server-0"))
+  for (const auto& entry : std::filesystem::directory_iterator(options.snapshot_root + "/server-0"))
     std::filesystem::remove_all(entry.path());
   server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
   const Status status = trainer.step("w@GRAD", {2, 4}, seen);

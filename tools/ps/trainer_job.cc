@@ -17,6 +17,7 @@
 #include "ps/client/meeting.h"
 #include "ps/ops/trainer_ops.h"
 #include "tools/common/program_options.h"
+#include "tools/run/step_facts.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -29,24 +30,6 @@ using executor::NamedValues;
 constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
 // Between two lines about servers that have not come yet.
 constexpr std::chrono::seconds kReportInterval{10};
-
-// The number of a dense float of one element.
-std::optional<double> number_of(const Value& value) {
-  const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1) return std::nullopt;
-  if (tensor->dtype() == DType::kFloat32) return tensor->data<float>()[0];
-  if (tensor->dtype() == DType::kFloat64) return tensor->data<double>()[0];
-  return std::nullopt;
-}
-
-// Rows of the first dense feed.
-int64_t rows_of(const NamedValues& feeds) {
-  for (const auto& [name, value] : feeds) {
-    const auto* const tensor = value.get_if<Tensor>();
-    if (tensor != nullptr && tensor->rank() > 0) return tensor->dim(0);
-  }
-  return 0;
-}
 
 bool has_half_barrier(const Program& program) {
   for (const Op& op : program.root().ops()) {
@@ -206,8 +189,8 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
   }
   stats_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   ++stats_.steps;
-  stats_.examples += rows_of(feeds);
-  const std::optional<double> loss = values.empty() ? std::nullopt : number_of(values.front());
+  stats_.examples += batch_of(feeds);
+  const std::optional<double> loss = values.empty() ? std::nullopt : loss_of(values.front());
   if (loss) {
     stats_.loss_name = fetches.front();
     stats_.losses.push_back(*loss);

@@ -11,21 +11,12 @@
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/progress.h"
+#include "tools/run/step_facts.h"
 
 namespace millrace::tools {
 namespace {
 
 using executor::NamedValues;
-
-// The loss that progress shows: the first fetch, where it is one number.
-std::optional<double> number_in(const NamedValues& values, const std::vector<std::string>& names) {
-  const auto found = names.empty() ? values.end() : values.find(names.front());
-  const auto* const tensor = found == values.end() ? nullptr : found->second.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized() || tensor->numel() != 1 ||
-      tensor->dtype() != DType::kFloat32)
-    return std::nullopt;
-  return *tensor->data<float>();
-}
 
 StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& job) {
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
@@ -45,7 +36,9 @@ StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& j
     state.step = step + 1;
     state.epoch = feeder.epoch(step);
     state.examples = feeder.examples();
-    state.loss = number_in(values, options.fetches);
+    const auto first =
+        options.fetches.empty() ? values.end() : values.find(options.fetches.front());
+    state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
     progress.update(state);
     if (!prefixed && step + 1 < feeder.steps()) continue;
     for (auto& [name, value] : values)

@@ -9,6 +9,7 @@
 #include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
 #include "tools/run/session.h"
+#include "tools/run/step_facts.h"
 
 namespace millrace::tools {
 namespace {
@@ -29,15 +30,6 @@ double cpu_ms() {
     return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
   };
   return ms(usage.ru_utime) + ms(usage.ru_stime);
-}
-
-// Rows of the first dense feed.
-int64_t batch_of(const NamedValues& feeds) {
-  for (const auto& [name, value] : feeds) {
-    const auto* const tensor = value.get_if<Tensor>();
-    if (tensor != nullptr && tensor->rank() > 0) return tensor->dim(0);
-  }
-  return 1;
 }
 
 double quantile(const std::vector<double>& sorted, double q) {

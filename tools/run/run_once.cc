@@ -18,6 +18,7 @@
 #include "tools/run/progress.h"
 #include "tools/run/ranks.h"
 #include "tools/run/session.h"
+#include "tools/run/step_facts.h"
 
 namespace millrace::tools {
 namespace {
@@ -33,23 +34,6 @@ void print_results(const NamedValues& results, std::string& out) {
     out += fmt::format("  [{}{}]\n", fmt::join(shown, ", "),
                        static_cast<size_t>(tensor->numel()) > shown.size() ? ", ..." : "");
   }
-}
-
-template <typename T>
-double mean_of(std::span<const T> values) {
-  double sum = 0;
-  for (const T value : values) sum += static_cast<double>(value);
-  return sum / static_cast<double>(values.size());
-}
-
-// The one number of a dense tensor of one element, or the mean of one a device.
-std::optional<double> loss_of(const Value& value, int devices) {
-  const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized()) return std::nullopt;
-  if (tensor->numel() != 1 && tensor->numel() != devices) return std::nullopt;
-  if (tensor->dtype() == DType::kFloat32) return mean_of(tensor->values<float>());
-  if (tensor->dtype() == DType::kFloat64) return mean_of(tensor->values<double>());
-  return std::nullopt;
 }
 
 // Runs one step on the device or devices of the session.
