@@ -241,6 +241,11 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
   MILLRACE_ASSIGN_OR_RETURN(const Prepared* const prepared, cache_.get(key, [&] {
     return prepare(device, t, layouts, bias != nullptr, residual != nullptr);
   }));
+  if (prepared->few_places) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        const bool done, run_few_places(device, *prepared->few_places, t, layouts.weights_grad));
+    if (done) return Ok();
+  }
   return prepared->primitive
              ? run_primitive(device, *prepared->primitive, t, layouts, bias, residual)
              : run_plain(device, prepared->spec, t, bias, residual);
