@@ -236,6 +236,18 @@ void while_loop(const VarRef& condition, const std::function<void()>& body,
 /// The result of one of two branches, whose results must be alike.
 VarRef cond(const VarRef& condition, const std::function<VarRef()>& if_true,
             const std::function<VarRef()>& if_false, Where where = Where::current());
+/// What a step of recurrent() gives.
+struct RecurrentStep {
+  VarRef state;  ///< for the next step; a var of its own that no other op of the body reads
+  VarRef out;
+};
+/// Runs body for each element of dim 0 of the sequences, which must be of one length.
+/// body gets the elements and the state, which is `start` in the first step.
+/// \returns the states and the outs of all steps, along a new dim 0
+std::pair<VarRef, VarRef> recurrent(
+    const Vars& sequences, const VarRef& start,
+    const std::function<RecurrentStep(const Vars& elements, const VarRef& state)>& body,
+    Where where = Where::current());
 /// Stores x at place i of an array, which is made unless it is given.
 VarRef array_write(const VarRef& x, const VarRef& i, const VarRef& array = {},
                    Where where = Where::current());
@@ -252,6 +264,7 @@ struct OpCall {
   std::vector<std::pair<std::string, Vars>> inputs = {};
   std::vector<std::string> outputs = {};  ///< slots; each gets one new var
   std::vector<std::pair<std::string, AttrArg>> attrs = {};
+  std::string kind = {};  ///< names are "<kind>_<n>.tmp_<m>"; empty: the type
 };
 /// \returns one var an output slot
 Vars append(Network& net, const OpCall& call, Where where = Where::current());

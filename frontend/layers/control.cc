@@ -135,6 +135,70 @@ VarRef cond(const VarRef& condition, const std::function<VarRef()>& if_true,
   return {&state, *chosen};
 }
 
+std::pair<VarRef, VarRef> recurrent(
+    const Vars& sequences, const VarRef& start,
+    const std::function<RecurrentStep(const Vars& elements, const VarRef& state)>& body,
+    Where where) {
+  Layer layer(with(start, sequences), "recurrent", where);
+  if (!layer.ok() || !start.ok() || sequences.empty()) return {};
+  State& state = layer.state();
+  ops::Builder& builder = *state.builder;
+  const auto declare = [&](const std::string& name, DType dtype, std::vector<int64_t> dims) {
+    builder.block().declare(name, VarSpec::tensor(dtype, std::move(dims)));
+    return VarRef(&state, name);
+  };
+  std::vector<std::vector<int64_t>> element_dims;
+  for (const VarRef& sequence : sequences) {
+    const std::vector<int64_t> dims = sequence.dims();
+    if (dims.empty()) {
+      layer.fail(InvalidArgument("'{}': expected steps along dim 0", sequence.name()));
+      return {};
+    }
+    element_dims.emplace_back(dims.begin() + 1, dims.end());
+  }
+  const std::vector<int64_t> start_dims = start.dims();
+  Block& inner = builder.enter_block();
+  Vars elements;
+  // an element has the name of its sequence, which the body hides
+  for (size_t i = 0; i < sequences.size(); ++i)
+    elements.push_back(declare(sequences[i].name(), sequences[i].dtype(), element_dims[i]));
+  const VarRef before = declare(builder.names().next("rnn_pre"), start.dtype(), start_dims);
+  const RecurrentStep step = body(elements, before);
+  std::vector<int64_t> dims[2];
+  if (layer.ok()) {
+    dims[0] = step.state.dims();
+    dims[1] = step.out.dims();
+  }
+  builder.leave_block();
+  if (!layer.ok()) return {};
+  if (!step.state.ok() || !step.out.ok()) {
+    layer.fail(InvalidArgument("body: expected a state and an out, found none"));
+    return {};
+  }
+  const VarRef* const results[2] = {&step.state, &step.out};
+  for (int k = 0; k < 2; ++k) {
+    dims[k].insert(dims[k].begin(), -1);
+    declare(results[k]->name(), results[k]->dtype(), dims[k]);
+  }
+  const std::string scopes = builder.names().next("rnn_scopes");
+  builder.block().declare(scopes, VarSpec::shapeless(VarKind::kStepScopes));
+  NewOp op("recurrent");
+  op.input("inputs", frontend::names_of(sequences))
+      .input("initial_states", {start.name()})
+      .input("parameters", outside(inner, false))
+      .output("outputs", {step.out.name(), step.state.name()})
+      .output("step_scopes", {scopes})
+      .attr("ex_states", make_attr(std::vector<std::string>{before.name()}))
+      .attr("states", make_attr(std::vector<std::string>{step.state.name()}))
+      .attr("sub_block", AttrValue::of_block(inner.index()))
+      .attr("has_states", make_attr(true))
+      .attr("is_train", make_attr(true))
+      .attr("reverse", make_attr(false));
+  layer.append(op);
+  if (!layer.ok()) return {};
+  return {step.state, step.out};
+}
+
 VarRef array_write(const VarRef& x, const VarRef& i, const VarRef& array, Where where) {
   Layer layer(with(array, {x, i}), "array_write", where);
   if (!layer.ok()) return {};
@@ -167,7 +231,8 @@ Vars append(Network& net, const OpCall& call, Where where) {
   Vars outs(call.outputs.size());
   for (const VarRef& input : inputs)
     if (!input.ok()) return outs;
-  Layer layer(state_of(net), call.type.c_str(), where);
+  const std::string& kind = call.kind.empty() ? call.type : call.kind;
+  Layer layer(state_of(net), kind.c_str(), where);
   if (!layer.ok()) return outs;
   if (layer.state().registry->find(call.type) == nullptr) {
     const std::string near = layer.state().registry->suggest(call.type);

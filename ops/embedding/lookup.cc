@@ -43,14 +43,21 @@ Status infer_grad(InferContext& ctx) {
   return Ok();
 }
 
-OpDef& attrs(OpDef& def) {
+bool is_newer(llvm::StringRef type) {
+  return type.startswith("lookup_table_v2");
+}
+
+// The newer op says nothing of the tables of servers.
+OpDef& attrs(OpDef& def, bool newer) {
+  if (!newer) {
+    def.attr("entry", "none", "which ids a growing table admits")
+        .attr("table_class", "none", "kind of table on the servers");
+  }
   return def.attr("is_sparse", false, "the gradient is SELECTED_ROWS")
       .attr("is_distributed", false, "the table lives on the servers")
       .attr("padding_idx", int64_t{-1}, "id whose row counts as zero; -1: none")
       .attr("remote_prefetch", false, "rows are fetched from the servers")
       .attr("entry_config", "", "old form of entry")
-      .attr("entry", "none", "which ids a growing table admits")
-      .attr("table_class", "none", "kind of table on the servers")
       .attr("table_names", Strings{}, "slice of the table on each server")
       .attr("trainer_id", 0, "who asks")
       .range(0)
@@ -70,7 +77,7 @@ OpDef lookup(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef id
       .output("Out", out_doc)
       .infer(infer)
       .grad({grad_type, {"Ids", "Out@GRAD", "W"}, {"W@GRAD"}, {}});
-  return attrs(def);
+  return attrs(def, is_newer(type));
 }
 
 OpDef lookup_grad(llvm::StringRef type) {
@@ -82,7 +89,7 @@ OpDef lookup_grad(llvm::StringRef type) {
       .input("Out@GRAD", "gradients of the rows")
       .output("W@GRAD", "gradient of the table", Arity::kOptional)
       .infer(infer_grad);
-  return attrs(def);
+  return attrs(def, is_newer(type));
 }
 
 }  // namespace

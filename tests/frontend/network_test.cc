@@ -39,6 +39,25 @@ TEST(Network, NamesLayersAsTheOriginalDoes) {
   EXPECT_EQ(layers::relu(x).name(), "relu_0.tmp_0");
 }
 
+TEST(Network, RepeatsABodyOverSteps) {
+  Network net;
+  const VarRef x = net.data("x", {7, -1, 4});
+  const VarRef start = layers::fc(net.data("h", {-1, 4}), 4);
+  const auto [states, outs] =
+      layers::recurrent({x}, start, [&](const layers::Vars& at, const VarRef& before) {
+        EXPECT_THAT(at[0].dims(), ElementsAre(-1, 4));
+        const VarRef h = layers::tanh(layers::fc({at[0], before}, 4));
+        return layers::RecurrentStep{layers::assign(h), layers::fc(h, 2)};
+      });
+  EXPECT_THAT(states.dims(), ElementsAre(-1, -1, 4));
+  EXPECT_THAT(outs.dims(), ElementsAre(-1, -1, 2));
+  EXPECT_TRUE(net.status().ok()) << net.status().to_string();
+  EXPECT_TRUE(verified(net).ok()) << verified(net).to_string();
+  layers::recurrent({x}, start,
+                    [](const layers::Vars&, const VarRef&) { return layers::RecurrentStep{}; });
+  EXPECT_THAT(net.status().message(), HasSubstr("recurrent: body: expected a state and an out"));
+}
+
 TEST(Network, SaysWhichLineIsWrong) {
   Network net;
   const VarRef x = net.data("x", {-1, 4});
