@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/nn/norm_columns.h"
 #include "kernels/cpu/unary.h"
 
 namespace millrace::kernels {
@@ -14,6 +15,8 @@ struct WideLoops {
   /// masked_softmax() and softmax_gradient() of attention_rows.h.
   void (*masked_softmax)(float* x, const float* mask, bool mask_advances, int64_t count);
   void (*softmax_gradient)(const float* p, float* dp, int64_t count);
+  NormForwardLoop norm_forward;
+  NormBackwardLoop norm_backward;
 };
 
 /// Null if the processor, or the build, has none. Thread-safety: any.

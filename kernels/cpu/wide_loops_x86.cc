@@ -27,7 +27,17 @@ softmax_grad(const float* p, float* dp, int64_t count) {
   softmax_gradient(p, dp, count);
 }
 
-constexpr WideLoops kLoops = {gelu, gelu_grad, softmax, softmax_grad};
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+norm_forward(const NormForward& f, int64_t begin, int64_t end) {
+  detail::norm_forward(f, begin, end);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+norm_backward(const NormBackward& g, int64_t begin, int64_t end) {
+  detail::norm_backward(g, begin, end);
+}
+
+constexpr WideLoops kLoops = {gelu, gelu_grad, softmax, softmax_grad, norm_forward, norm_backward};
 
 }  // namespace
 

@@ -44,6 +44,24 @@ Status infer_grad(InferContext& ctx) {
   return Ok();
 }
 
+// The rectified sum of a normalisation and another image.
+Status infer_fused(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer(ctx));
+  const VarMeta& x = ctx.input("X");
+  const VarMeta& z = ctx.input("Z");
+  bool alike = !dims_known(x) || !dims_known(z) || x.rank() == z.rank();
+  for (size_t i = 0; alike && dims_known(x) && dims_known(z) && i < x.rank(); ++i)
+    alike = dims_agree(x.dims[i], z.dims[i]);
+  if (alike) return Ok();
+  return ctx.error("X and Z must have one shape, found {} and {}", dims_text(x.dims),
+                   dims_text(z.dims));
+}
+
+Status infer_fused_grad(InferContext& ctx) {
+  ctx.copy("X", "Z@GRAD");
+  return infer_grad(ctx);
+}
+
 // About eight operations an element: two sums, normalisation, scale and shift.
 double flops(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
@@ -158,6 +176,26 @@ OpDef backward(llvm::StringRef type) {
   return def;
 }
 
+// What a pass makes of a normalisation, the sum with another image, and a rectifier.
+OpDef fused() {
+  OpDef def = forward("fused_batch_norm",
+                      "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");
+  return def.input("Z", "image of the shape of X", Arity::kOptional)
+      .infer(infer_fused)
+      .inplace("Z", "Y");
+}
+
+OpDef fused_backward() {
+  OpDef def = backward("fused_batch_norm_grad");
+  return def.doc("gradient of fused_batch_norm; that of Y is the sum of two where there are two")
+      .input("MoreY@GRAD", "second summand of the gradient of Y", Arity::kOptional)
+      .output("Z@GRAD", "gradient of Z", Arity::kOptional)
+      .infer(infer_fused_grad)
+      .inplace("Y@GRAD", "Z@GRAD")
+      .inplace("MoreY@GRAD", "X@GRAD")
+      .inplace("Y@GRAD", "X@GRAD");
+}
+
 }  // namespace
 
 void add_batch_norm_ops(OpRegistry& registry) {
@@ -166,6 +204,8 @@ void add_batch_norm_ops(OpRegistry& registry) {
                        "then by Scale and Bias")
                    .grad(grad));
   registry.add(backward("batch_norm_grad"));
+  registry.add(fused());
+  registry.add(fused_backward());
   registry.add(
       forward("sync_batch_norm", "batch_norm with the statistics of the batches of all devices")
           .grad(sync_grad));

@@ -187,6 +187,73 @@ TEST_P(Layouts, TravelThroughForwardAndGradientOps) {
                "c", "r", "a", "p@GRAD", "w"});
 }
 
+// The rectified sum of a normalised image and another one, whose gradient is a sum, too.
+const char* const kRectifiedSum = R"(# millrace program 1
+block 0 {
+  persist w: f32(C, 3, 3, 3)
+  persist v: f32(C, 3, 1, 1)
+  persist scale: f32(C)
+  persist bias: f32(C)
+  persist mean: f32(C)
+  persist variance: f32(C)
+  var x: f32(-1, 3, 7, 7)
+  var c: f32(-1, C, 7, 7)
+  var d: f32(-1, C, 7, 7)
+  var n: f32(-1, C, 7, 7)
+  var saved_mean: f32(C)
+  var saved_variance: f32(C)
+  var a: f32(-1, C, 7, 7)
+  var b: f32(-1, C, 7, 7)
+  var y: f32(-1, C, 1, 1)
+  var "y@GRAD": f32(-1, C, 1, 1)
+  var "b@1": f32(-1, C, 7, 7)
+  var "b@2": f32(-1, C, 7, 7)
+  var "b@GRAD": f32(-1, C, 7, 7)
+  var "a@GRAD": f32(-1, C, 7, 7)
+  var "n@GRAD": f32(-1, C, 7, 7)
+  var "d@GRAD": f32(-1, C, 7, 7)
+  var "c@GRAD": f32(-1, C, 7, 7)
+  var "x@GRAD": f32(-1, 3, 7, 7)
+  var "w@GRAD": f32(C, 3, 3, 3)
+  var "v@GRAD": f32(C, 3, 1, 1)
+  var "scale@GRAD": f32(C)
+  var "bias@GRAD": f32(C)
+
+  conv2d Input=x Filter=v -> Output=d
+  conv2d Input=x Filter=w -> Output=c {paddings: [1, 1]}
+  batch_norm X=c Scale=scale Bias=bias Mean=mean Variance=variance -> Y=n MeanOut=mean VarianceOut=variance SavedMean=saved_mean SavedVariance=saved_variance
+  elementwise_add X=d Y=n -> Out=a
+  relu X=a -> Out=b
+  pool2d X=b -> Out=y {pooling_type: "avg", ksize: [1, 1], global_pooling: true}
+
+  pool2d_grad X=b Out=y Out@GRAD="y@GRAD" -> X@GRAD="b@1" {pooling_type: "avg", ksize: [1, 1], global_pooling: true}
+  scale X=b -> Out="b@2" {scale: 0.5}
+  sum X="b@1", "b@2" -> Out="b@GRAD"
+  relu_grad Out=b Out@GRAD="b@GRAD" -> X@GRAD="a@GRAD"
+  elementwise_add_grad X=d Y=n Out@GRAD="a@GRAD" -> X@GRAD="d@GRAD" Y@GRAD="n@GRAD"
+  batch_norm_grad X=c Y@GRAD="n@GRAD" Scale=scale Bias=bias SavedMean=saved_mean SavedVariance=saved_variance -> X@GRAD="c@GRAD" Scale@GRAD="scale@GRAD" Bias@GRAD="bias@GRAD"
+  conv2d_grad Input=x Filter=w Output@GRAD="c@GRAD" -> Filter@GRAD="w@GRAD" {paddings: [1, 1]}
+  conv2d_grad Input=x Filter=v Output@GRAD="d@GRAD" -> Input@GRAD="x@GRAD" Filter@GRAD="v@GRAD"
+}
+)";
+
+TEST_P(Layouts, TravelThroughRectifiedSumsOfNormalisedImages) {
+  const int64_t c = GetParam();
+  const Sets persistable = {{{"w", {c, 3, 3, 3}}, 0}, {{"v", {c, 3, 1, 1}}, 0},
+                            {{"scale", {c}}, 2},      {{"bias", {c}}, 0},
+                            {{"mean", {c}}, 0},       {{"variance", {c}}, 2}};
+  const std::string text = with_channels(kRectifiedSum, c);
+  Net net(text, DType::kFloat32);
+  EXPECT_NE(net.plan().find("fused_batch_norm_grad"), std::string::npos) << net.plan();
+  expect_same(
+      text, persistable, {{"x", {2, 3, 7, 7}}, {"y@GRAD", {2, c, 1, 1}}},
+      {"y", "x@GRAD", "w@GRAD", "v@GRAD", "scale@GRAD", "bias@GRAD", "mean", "variance", "b"});
+  // all at once, so that nothing in between is there
+  expect_same(text, persistable, {{"x", {1, 3, 7, 7}}, {"y@GRAD", {1, c, 1, 1}}},
+              {"y", "x@GRAD", "w@GRAD", "v@GRAD", "scale@GRAD", "bias@GRAD", "mean", "variance",
+               "n", "a@GRAD"});
+}
+
 // Filters keep the layout of the library from step to step, and the state of the optimizer with
 // them; what reads them from the scope sees the elements.
 const char* const kTraining = R"(# millrace program 1

@@ -3,10 +3,11 @@
 #include <string>
 #include <type_traits>
 
-#include "kernels/cpu/nn/batch_norm_blocks.h"
 #include "kernels/cpu/nn/batch_norm_grad.h"
 #include "kernels/cpu/nn/channel_moments.h"
 #include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/norm_columns.h"
+#include "kernels/cpu/wide_loops.h"
 
 namespace millrace::kernels {
 namespace {
@@ -26,7 +27,7 @@ Attrs read_attrs(const KernelSetup& op) {
   attrs.channels_last = channels_last(op, "data_layout");
   attrs.global = op.attr<bool>("use_global_stats") ||
                  (op.attr<bool>("is_test") && !op.attr<bool>("trainable_statistics"));
-  attrs.relu = op.attr<bool>("fuse_with_relu");
+  attrs.relu = op.attr<bool>("fuse_with_relu") || op.op().type() == "fused_batch_norm";
   return attrs;
 }
 
@@ -35,6 +36,7 @@ template <typename T>
 struct Forward {
   using C = Compute<T>;
   const T* x;
+  const T* z;  ///< another image that is added; null: none
   const C* scale;
   const C* bias;
   const C* mean;
@@ -88,47 +90,68 @@ void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, 
   using C = Compute<T>;
   find_factors(f, begin, end, factor, summand);
   const T* const x = f.x;
+  const T* const z = f.z;
   const C* const mean = f.saved_mean;
   const auto value = [=](int64_t c) {
     return [x, middle = mean[c], times = factor[c], plus = summand[c]](int64_t at) {
       return (static_cast<C>(x[at]) - middle) * times + plus;
     };
   };
-  if (!attrs.relu) {
+  if (z == nullptr && !attrs.relu) {
     map_channel_range(l, begin, end, f.y, value);
     return;
   }
-  map_channel_range(l, begin, end, f.y, [value](int64_t c) {
-    return [inner = value(c)](int64_t at) {
-      const C y = inner(at);
+  if (z == nullptr) {
+    map_channel_range(l, begin, end, f.y, [value](int64_t c) {
+      return [inner = value(c)](int64_t at) {
+        const C y = inner(at);
+        return y > C{0} ? y : C{0};
+      };
+    });
+    return;
+  }
+  // the op that has another summand rectifies
+  map_channel_range(l, begin, end, f.y, [value, z](int64_t c) {
+    return [inner = value(c), z](int64_t at) {
+      const C y = inner(at) + static_cast<C>(z[at]);
       return y > C{0} ? y : C{0};
     };
   });
 }
 
-// Images in blocks of channels; work has four elements for each, padding included.
+// Images in blocks of channels.
 void run_blocks(CpuDevice& device, const Forward<float>& f, const Attrs& attrs,
-                const ChannelBlocks& l, float* work) {
-  float* const mean = work;
-  float* const variance = mean + l.padded();
-  float* const factor = variance + l.padded();
-  float* const summand = factor + l.padded();
-  std::fill_n(work, 4 * l.padded(), 0.0F);
-  if (!attrs.global) {
-    block_moments(device, l, f.x, mean, variance);
-    std::copy_n(mean, l.channels, f.saved_mean);
-    std::copy_n(variance, l.channels, f.saved_deviation);
-  }
-  use_statistics(f, attrs, 0, l.channels);
-  std::copy_n(f.saved_mean, l.channels, mean);
-  find_factors(f, 0, l.channels, factor, summand);
-  block_affine(device, l, {mean, factor, summand, attrs.relu}, f.x, f.y);
+                const ChannelBlocks& l) {
+  NormForward norm;
+  norm.l = l;
+  norm.x = f.x;
+  norm.z = f.z;
+  norm.y = f.y;
+  norm.scale = f.scale;
+  norm.bias = f.bias;
+  norm.mean = f.mean;
+  norm.variance = f.variance;
+  norm.mean_out = f.mean_out;
+  norm.variance_out = f.variance_out;
+  norm.saved_mean = f.saved_mean;
+  norm.saved_deviation = f.saved_deviation;
+  norm.momentum = f.momentum;
+  norm.epsilon = static_cast<float>(attrs.epsilon);
+  norm.global = attrs.global;
+  norm.relu = attrs.relu;
+  const WideLoops* const wide = wide_loops();
+  const NormForwardLoop loop = wide != nullptr ? wide->norm_forward : detail::norm_forward;
+  for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
 // One value in a channel has no variance: it passes, and the statistics stay.
 template <typename T>
-void pass_through(const Forward<T>& f, const ChannelLayout& l) {
-  std::copy_n(f.x, l.channels, f.y);
+void pass_through(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l) {
+  using C = Compute<T>;
+  for (int64_t c = 0; c < l.channels; ++c) {
+    const C y = static_cast<C>(f.x[c]) + (f.z == nullptr ? C{0} : static_cast<C>(f.z[c]));
+    f.y[c] = static_cast<T>(attrs.relu && !(y > C{0}) ? C{0} : y);
+  }
   std::fill_n(f.saved_mean, l.channels, Compute<T>{0});
   std::fill_n(f.saved_deviation, l.channels, Compute<T>{0});
   if (f.mean_out != nullptr) std::copy_n(f.mean, l.channels, f.mean_out);
@@ -138,6 +161,7 @@ void pass_through(const Forward<T>& f, const ChannelLayout& l) {
 struct ForwardArgs {
   explicit ForwardArgs(const KernelSetup& op)
       : x(op.input("X")),
+        z(op.input("Z")),
         scale(op.input("Scale")),
         bias(op.input("Bias")),
         mean(op.input("Mean")),
@@ -148,7 +172,7 @@ struct ForwardArgs {
         variance_out(op.output("VarianceOut")),
         saved_mean(op.output("SavedMean")),
         saved_variance(op.output("SavedVariance")) {}
-  ArgIndex x, scale, bias, mean, variance, momentum;
+  ArgIndex x, z, scale, bias, mean, variance, momentum;
   ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
 };
 
@@ -157,15 +181,19 @@ template <typename T>
 StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx,
                                                      const ForwardArgs& args, const Attrs& attrs) {
   const Tensor& x = ctx.in(args.x);
-  if (x.layout() == nullptr) return std::optional<ChannelBlocks>();
+  if (x.layout() == nullptr) {
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.z}));
+    return std::optional<ChannelBlocks>();
+  }
   std::optional<ChannelBlocks> blocks;
   // One value in a channel is a case of its own.
   if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
   if (blocks && blocks->outer * blocks->inner < 2) blocks.reset();
   if (!blocks) {
-    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.x}));
+    MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.x, args.z}));
   } else {
     const Dims dims(x.dims().begin(), x.dims().end());
+    MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.z, x.layout()));
     MILLRACE_RETURN_IF_ERROR(ctx.out(args.y).resize(x.dtype(), dims, x.layout()));
   }
   return blocks;
@@ -177,17 +205,19 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
+  const Tensor* const z = ctx.find_in(args.z);
+  if (args.z && z == nullptr) return ctx.error("Z must be a dense tensor");
+  if (z != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *z, "Z"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
                             follow_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
-  const int64_t padded = blocks ? blocks->padded() : n;
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::byte* const memory,
-      ctx.device().scratch(static_cast<size_t>(2 * n + 4 * padded) * sizeof(C)));
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
+                            ctx.device().scratch(static_cast<size_t>(4 * n) * sizeof(C)));
   C* const scratch = reinterpret_cast<C*>(memory);
   Forward<T> f{};
   f.x = stored<T>(*x);
+  f.z = z == nullptr ? nullptr : stored<T>(*z);
   f.y = stored<T>(ctx.out(args.y));
   MILLRACE_ASSIGN_OR_RETURN(f.scale, channel_values<C>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_ASSIGN_OR_RETURN(f.bias, channel_values<C>(ctx.find_in(args.bias), "Bias", n));
@@ -211,12 +241,12 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
   }
   if (l.of_channel() == 0) return Ok();
   if (l.of_channel() == 1 && !attrs.global) {
-    pass_through(f, l);
+    pass_through(f, attrs, l);
     return Ok();
   }
   if constexpr (std::is_same_v<T, float>) {
     if (blocks) {
-      run_blocks(ctx.device(), f, attrs, *blocks, scratch + 2 * n);
+      run_blocks(ctx.device(), f, attrs, *blocks);
       return Ok();
     }
   }
@@ -233,6 +263,7 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
   const ForwardArgs args(op);
   op.accept_layout(args.x);
+  op.accept_layout(args.z);
   return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
       return run_forward<typename decltype(tag)::type>(ctx, args, attrs);
@@ -242,6 +273,7 @@ StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
 
 void add_batch_norm(KernelRegistry& registry) {
   registry.add("batch_norm", batch_norm_kernel);
+  registry.add("fused_batch_norm", batch_norm_kernel);
 }
 
 }  // namespace millrace::kernels

@@ -4,26 +4,31 @@
 #include <optional>
 #include <type_traits>
 
-#include "kernels/cpu/nn/batch_norm_blocks.h"
+#include "kernels/cpu/nest.h"
 #include "kernels/cpu/nn/nn.h"
+#include "kernels/cpu/nn/norm_columns.h"
+#include "kernels/cpu/wide_loops.h"
 
 namespace millrace::kernels {
 namespace {
 
 struct Args {
-  explicit Args(const KernelSetup& op)
+  Args(const KernelSetup& op, bool fused)
       : x(op.input("X")),
+        y(fused ? op.input("Y") : ArgIndex{}),
         dy(op.input("Y@GRAD")),
+        more(op.input("MoreY@GRAD")),
         scale(op.input("Scale")),
         saved_mean(op.input("SavedMean")),
         saved_variance(op.input("SavedVariance")),
         mean(op.input(op.input("Mean") ? "Mean" : "MeanOut")),
         variance(op.input(op.input("Variance") ? "Variance" : "VarianceOut")),
         dx(op.output("X@GRAD")),
+        dz(op.output("Z@GRAD")),
         dscale(op.output("Scale@GRAD")),
         dbias(op.output("Bias@GRAD")) {}
-  ArgIndex x, dy, scale, saved_mean, saved_variance, mean, variance;
-  ArgIndex dx, dscale, dbias;
+  ArgIndex x, y, dy, more, scale, saved_mean, saved_variance, mean, variance;
+  ArgIndex dx, dz, dscale, dbias;
 };
 
 struct Attrs {
@@ -61,7 +66,7 @@ Status find_statistics(const KernelContext& ctx, const Args& args, const Attrs& 
   return Ok();
 }
 
-// Blocks of channels that X, Y@GRAD and X@GRAD are in; else all are row-major.
+// Blocks of channels that all images are in; else they are row-major.
 template <typename T>
 StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx, const Args& args,
                                                      const Attrs& attrs) {
@@ -70,31 +75,62 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx, c
   if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
   if (blocks && blocks->outer * blocks->inner < 2) blocks.reset();
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.x, blocks ? x.layout() : nullptr));
-  MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.dy, x.layout()));
+  for (const ArgIndex arg : {args.y, args.dy, args.more})
+    MILLRACE_RETURN_IF_ERROR(bring_to(ctx, arg, x.layout()));
   return blocks;
 }
 
-// Images in blocks of channels; work has six elements for each, padding included.
-void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const ChannelBlocks& l,
-                float* work) {
-  float* const mean = work;
-  float* const factor = mean + l.padded();
-  float* const shift = factor + l.padded();
-  float* const tilt = shift + l.padded();
-  float* const dbias = tilt + l.padded();
-  float* const dscale = dbias + l.padded();
-  std::fill_n(work, 4 * l.padded(), 0.0F);
-  std::copy_n(g.mean, l.channels, mean);
-  block_grad_sums(device, l, g.x, g.dy, mean, dbias, dscale);
-  const float share = g.constant_statistics ? 0.0F : 1.0F / static_cast<float>(l.outer * l.inner);
-  for (int64_t c = 0; c < l.channels; ++c) {
-    g.dbias[c] = dbias[c];
-    g.dscale[c] = dscale[c] * g.deviation[c];
-    factor[c] = g.scale == nullptr ? g.deviation[c] : g.deviation[c] * g.scale[c];
-    shift[c] = g.dbias[c] * share;
-    tilt[c] = g.deviation[c] * g.dscale[c] * share;
-  }
-  if (g.dx != nullptr) block_grad(device, l, {mean, factor, shift, tilt}, g.x, g.dy, g.dx);
+// What the fused op has besides; null where there is none.
+template <typename T>
+struct Fused {
+  const T* y = nullptr;     ///< result that was rectified
+  const T* more = nullptr;  ///< second summand of the incoming gradient
+  T* dz = nullptr;
+};
+
+// Images in blocks of channels.
+void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const Fused<float>& fused,
+                const ChannelBlocks& l) {
+  NormBackward norm;
+  norm.l = l;
+  norm.x = g.x;
+  norm.y = fused.y;
+  norm.dy = g.dy;
+  norm.more = fused.more;
+  norm.scale = g.scale;
+  norm.mean = g.mean;
+  norm.deviation = g.deviation;
+  norm.dz = fused.dz;
+  norm.dx = g.dx;
+  norm.dscale = g.dscale;
+  norm.dbias = g.dbias;
+  norm.constant_statistics = g.constant_statistics;
+  const WideLoops* const wide = wide_loops();
+  const NormBackwardLoop loop = wide != nullptr ? wide->norm_backward : detail::norm_backward;
+  for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
+}
+
+// The gradient of the normalisation alone, in `to`, which may be where an operand stands.
+template <typename T>
+void add_and_mask(CpuDevice& device, const Fused<T>& fused, const T* dy, int64_t count, T* to) {
+  using C = Compute<T>;
+  device.parallel_for(count, kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      C value = static_cast<C>(dy[i]);
+      if (fused.more != nullptr) value += static_cast<C>(fused.more[i]);
+      to[i] =
+          static_cast<T>(fused.y != nullptr && !(static_cast<C>(fused.y[i]) > C{0}) ? C{0} : value);
+    }
+  });
+}
+
+// An image output like X, in its layout; null if the op lacks it.
+StatusOr<Tensor*> image_result(const KernelContext& ctx, ArgIndex arg, const Tensor& x) {
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const out, result_like(ctx, arg, x));
+  if (out == nullptr) return out;
+  const Dims dims(x.dims().begin(), x.dims().end());
+  MILLRACE_RETURN_IF_ERROR(out->resize(x.dtype(), dims, x.layout()));
+  return out;
 }
 
 template <typename T>
@@ -103,15 +139,17 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
+  const Tensor* const y = ctx.find_in(args.y);
+  const Tensor* const more = ctx.find_in(args.more);
+  if (y != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *y, "Y"));
+  if (more != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *more, "MoreY@GRAD"));
   if (x->rank() < 2) return ctx.error("X must have at least 2 dims, found {}", describe(*x));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
                             follow_blocks<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
-  const int64_t padded = blocks ? blocks->padded() : 0;
-  MILLRACE_ASSIGN_OR_RETURN(
-      std::byte* const memory,
-      ctx.device().scratch(static_cast<size_t>(6 * (n + padded)) * sizeof(C)));
+  MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
+                            ctx.device().scratch(static_cast<size_t>(6 * n) * sizeof(C)));
   C* const scratch = reinterpret_cast<C*>(memory);
   BatchNormGrad<T> g{};
   g.x = stored<T>(*x);
@@ -120,26 +158,32 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   g.constant_statistics = attrs.global;
   MILLRACE_ASSIGN_OR_RETURN(g.scale, channel_values<C>(ctx.find_in(args.scale), "Scale", n));
   MILLRACE_RETURN_IF_ERROR(find_statistics(ctx, args, attrs, g, scratch + 3 * n, n));
-  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *x));
-  if (dx != nullptr) {
-    const Dims dims(x->dims().begin(), x->dims().end());
-    MILLRACE_RETURN_IF_ERROR(dx->resize(x->dtype(), dims, x->layout()));
-    g.dx = stored<T>(*dx);
-  }
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, image_result(ctx, args.dx, *x));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const dz, image_result(ctx, args.dz, *x));
+  if (dx != nullptr) g.dx = stored<T>(*dx);
+  const Fused<T> fused{y == nullptr ? nullptr : stored<T>(*y),
+                       more == nullptr ? nullptr : stored<T>(*more),
+                       dz == nullptr ? nullptr : stored<T>(*dz)};
   MILLRACE_ASSIGN_OR_RETURN(g.dscale,
                             channel_results<C>(ctx.find_out(args.dscale), "Scale@GRAD", n));
   MILLRACE_ASSIGN_OR_RETURN(g.dbias, channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", n));
   if (g.dscale == nullptr) g.dscale = scratch + 4 * n;
   if (g.dbias == nullptr) g.dbias = scratch + 5 * n;
+  if constexpr (std::is_same_v<T, float>) {
+    if (blocks) {
+      run_blocks(ctx.device(), g, fused, *blocks);
+      return Ok();
+    }
+  }
+  if (fused.y != nullptr || fused.more != nullptr || fused.dz != nullptr) {
+    T* const masked = fused.dz != nullptr ? fused.dz : g.dx;
+    if (masked == nullptr) return ctx.error("neither X@GRAD nor Z@GRAD is there");
+    add_and_mask(ctx.device(), fused, g.dy, x->numel(), masked);
+    g.dy = masked;
+  }
   if (l.of_channel() == 1 && !attrs.global) {
     pass_through(g, n);
     return Ok();
-  }
-  if constexpr (std::is_same_v<T, float>) {
-    if (blocks) {
-      run_blocks(ctx.device(), g, *blocks, scratch + 6 * n);
-      return Ok();
-    }
   }
   l.for_channels(ctx.device(),
                  [&](int64_t begin, int64_t end) { batch_norm_gradient(g, l, begin, end); });
@@ -147,7 +191,7 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
 }
 
 Status zero_all(const KernelContext& ctx, const Args& args) {
-  for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
+  for (const ArgIndex arg : {args.dx, args.dz, args.dscale, args.dbias}) {
     if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
   }
   return Ok();
@@ -156,13 +200,13 @@ Status zero_all(const KernelContext& ctx, const Args& args) {
 }  // namespace
 
 StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
+  const bool fused = op.op().type() == "fused_batch_norm_grad";
   if (op.attr<bool>("fuse_with_relu")) {
     return Status(StatusCode::kUnimplemented,
                   "batch_norm with attribute 'fuse_with_relu' has no gradient");
   }
-  const Args args(op);
-  op.accept_layout(args.x);
-  op.accept_layout(args.dy);
+  const Args args(op, fused);
+  for (const ArgIndex arg : {args.x, args.y, args.dy, args.more}) op.accept_layout(arg);
   Attrs attrs;
   attrs.epsilon = op.attr<float>("epsilon");
   attrs.channels_last = channels_last(op, "data_layout");
@@ -177,6 +221,7 @@ StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
 
 void add_batch_norm_grad(KernelRegistry& registry) {
   registry.add("batch_norm_grad", batch_norm_grad_kernel);
+  registry.add("fused_batch_norm_grad", batch_norm_grad_kernel);
 }
 
 }  // namespace millrace::kernels
