@@ -90,6 +90,16 @@ void put_array(std::string& out, llvm::ArrayRef<T> values) {
   out.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
+// What stands between LoD or rows and the elements.
+void put_descriptor(std::string& out, DType dtype, llvm::ArrayRef<int64_t> dims) {
+  std::string descriptor;
+  wire::put_int(descriptor, tensor_field::kDataType, static_cast<int64_t>(dtype));
+  for (const int64_t dim : dims) wire::put_int(descriptor, tensor_field::kDims, dim);
+  put<uint32_t>(out, 0);
+  put<int32_t>(out, static_cast<int32_t>(descriptor.size()));
+  out += descriptor;
+}
+
 }  // namespace
 
 ParamReader::ParamReader(const ByteSource& source) : source_(&source) {}
@@ -256,12 +266,18 @@ StatusOr<std::string> param_header_bytes(const Value& value) {
       put_array<int64_t>(out, level);
     }
   }
-  std::string descriptor;
-  wire::put_int(descriptor, tensor_field::kDataType, static_cast<int64_t>(tensor->dtype()));
-  for (const int64_t dim : tensor->dims()) wire::put_int(descriptor, tensor_field::kDims, dim);
+  put_descriptor(out, tensor->dtype(), tensor->dims());
+  return out;
+}
+
+StatusOr<std::string> tensor_header_bytes(DType dtype, llvm::ArrayRef<int64_t> dims) {
+  if (dims.size() > kMaxRank)
+    return InvalidData("expected at most {} dims, found {}", kMaxRank, dims.size());
+  std::string out;
   put<uint32_t>(out, 0);
-  put<int32_t>(out, static_cast<int32_t>(descriptor.size()));
-  return out + descriptor;
+  put<uint64_t>(out, 0);  // levels of LoD
+  put_descriptor(out, dtype, dims);
+  return out;
 }
 
 }  // namespace millrace::io

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
+
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 #include "framework/types.h"
@@ -70,5 +72,8 @@ class ParamReader {
 /// Errors: kInvalidData for another kind of value, one without data or one that next() would
 /// refuse.
 StatusOr<std::string> param_header_bytes(const Value& value);
+
+/// The same of a dense tensor without LoD. Errors: kInvalidData for more dims than next() takes.
+StatusOr<std::string> tensor_header_bytes(DType dtype, llvm::ArrayRef<int64_t> dims);
 
 }  // namespace millrace::io

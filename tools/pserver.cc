@@ -22,7 +22,11 @@ int main(int argc, char** argv) {
   app.option_defaults()->group("What is served");
   app.add_option("--program", files.program, "program of the server")->type_name("FILE");
   app.add_option("--startup", files.startup, "its startup program")->type_name("FILE");
-  app.add_option("--params", files.params, "whole variables, npz; the server takes its slices")
+  app.add_option("--params", files.params,
+                 "whole variables, npz or a folder of one file a var; the server takes its slices")
+      ->type_name("PATH");
+  app.add_option("--load-program", files.load_program,
+                 "program that loads what lives here (io_load), below --allow-dir")
       ->type_name("FILE");
   app.add_option("--allow-dir", allow_dir, "folder for the files of checkpoint requests")
       ->type_name("DIR");

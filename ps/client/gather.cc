@@ -1,6 +1,7 @@
 #include "ps/client/gather.h"
 
 #include <cstring>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -70,6 +71,8 @@ StatusOr<Value> join(const OriginSlices& origin, std::vector<Value> pieces) {
   return joined;
 }
 
+}  // namespace
+
 StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   std::vector<std::pair<std::string, std::string>> places;
   for (const std::string& endpoint : slices.properties.endpoints)
@@ -96,22 +99,29 @@ StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   return joined;
 }
 
-}  // namespace
-
-StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices) {
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices,
+                                                   const std::vector<std::string>& names) {
+  const std::set<std::string> wanted(names.begin(), names.end());
   std::map<std::string, Value> vars;
-  const std::string& table = slices.properties.distributed_lookup_table;
   for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview)) {
-    if (origin.origin.name == table) continue;
+    if (!wanted.contains(origin.origin.name)) continue;
     std::vector<std::pair<std::string, std::string>> places;
     for (const DistributedVar* const slice : origin.slices)
       places.emplace_back(slice->endpoint, slice->slice.name);
     MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> pieces, fetch(client, places));
     MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origin, std::move(pieces)));
   }
-  if (!table.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(vars[table], gather_table(client, slices));
-  }
+  return vars;
+}
+
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesFile& slices) {
+  const std::string& table = slices.properties.distributed_lookup_table;
+  std::vector<std::string> names;
+  for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview))
+    if (origin.origin.name != table) names.push_back(origin.origin.name);
+  StatusOr<std::map<std::string, Value>> vars = gather_vars(client, slices, names);
+  if (!vars.ok() || table.empty()) return vars;
+  MILLRACE_ASSIGN_OR_RETURN((*vars)[table], gather_table(client, slices));
   return vars;
 }
 

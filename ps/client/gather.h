@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "ps/client/client.h"
@@ -16,5 +17,13 @@ namespace millrace::ps {
 /// of the overview.
 StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
                                                    const transpiler::SlicesFile& slices);
+
+/// The same of some vars of the overview only; the distributed table is none of them.
+StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
+                                                   const transpiler::SlicesFile& slices,
+                                                   const std::vector<std::string>& names);
+
+/// The distributed table of a job, dense, from all servers. Errors: as above.
+StatusOr<Value> gather_table(Client& client, const transpiler::SlicesFile& slices);
 
 }  // namespace millrace::ps

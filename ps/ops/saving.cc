@@ -1,12 +1,13 @@
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "executor/block_runner.h"
-#include "io/params.h"
+#include "framework/var.h"
+#include "io/param_writer.h"
 #include "io/paths.h"
-#include "ps/ops/row_sections.h"
 #include "ps/ops/trainer_ops.h"
 
 // recv_save and checkpoint_notify. Source: spec/transpiler.md section 13, spec/distributed_io.md
@@ -25,36 +26,80 @@ using Link = std::shared_ptr<TrainerLink>;
 struct RecvSave {
   Strings endpoints;
   Strings remote_names;
+  std::vector<int64_t> slice_elements;
   Dims shape;
+  int64_t elements = 1;
+  bool alike = false;  // every server has all of a var that is not cut
   std::string root;
   std::string path;
   bool overwrite = true;
 };
 
+StatusOr<Value> fetch_slice(TrainerLink& link, const RecvSave& save, size_t k) {
+  Value piece;
+  MILLRACE_RETURN_IF_ERROR(link.fetch({{save.endpoints[k], save.remote_names[k], &piece}}, true));
+  const auto* const tensor = piece.get_if<Tensor>();
+  // Some state of cut params is listed as if it were whole, but is as large as the piece.
+  const bool listed_whole = save.alike && save.endpoints.size() > 1;
+  if (tensor != nullptr && tensor->initialized() &&
+      (listed_whole || tensor->numel() == save.slice_elements[k]))
+    return piece;
+  return Status(StatusCode::kExecution,
+                fmt::format("slice '{}' of the server at {}: expected {} elements, found {}",
+                            save.remote_names[k], save.endpoints[k], save.slice_elements[k],
+                            describe(piece)));
+}
+
+// The slices go to the file one by one, so that they are not in memory together.
 Status run_recv_save(TrainerLink& link, const RecvSave& save) {
-  std::vector<Value> pieces(save.endpoints.size());
-  std::vector<TrainerLink::Want> wants;
-  for (size_t k = 0; k < pieces.size(); ++k)
-    wants.push_back({save.endpoints[k], save.remote_names[k], &pieces[k]});
-  MILLRACE_RETURN_IF_ERROR(link.fetch(wants, true));
-  int64_t elements = 1;
-  for (const int64_t dim : save.shape) elements *= dim;
-  Value whole;
-  const auto* const first = pieces.front().get_if<Tensor>();
-  // every server has all of what is not cut; one copy is enough
-  if (pieces.size() == 1 || (first != nullptr && first->numel() == elements)) {
-    whole = std::move(pieces.front());
-  } else {
-    MILLRACE_RETURN_IF_ERROR(join_rows(pieces, whole));
-  }
-  const auto* const tensor = whole.get_if<Tensor>();
-  if (tensor != nullptr && !save.shape.empty() && tensor->numel() != elements) {
-    return {StatusCode::kExecution, fmt::format("the pieces have {} elements, attribute 'shape' {}",
-                                                tensor->numel(), elements)};
-  }
+  MILLRACE_ASSIGN_OR_RETURN(Value piece, fetch_slice(link, save, 0));
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::make_path_below(save.root, save.path));
-  return io::save_param(path, {save.path, &whole},
-                        {.replace = save.overwrite ? Replace::kYes : Replace::kNo});
+  MILLRACE_ASSIGN_OR_RETURN(
+      io::ParamWriter file,
+      io::ParamWriter::create(path, piece.get_if<Tensor>()->dtype(), save.shape,
+                              {.replace = save.overwrite ? Replace::kYes : Replace::kNo}));
+  MILLRACE_RETURN_IF_ERROR(file.append(*piece.get_if<Tensor>()));
+  const bool whole = save.alike && piece.get_if<Tensor>()->numel() == save.elements;
+  for (size_t k = 1; k < save.endpoints.size() && !whole; ++k) {
+    MILLRACE_ASSIGN_OR_RETURN(piece, fetch_slice(link, save, k));
+    MILLRACE_RETURN_IF_ERROR(file.append(*piece.get_if<Tensor>()));
+  }
+  return file.commit();
+}
+
+// Elements of a shape like "4,2" or "4,".
+StatusOr<int64_t> elements_of(const KernelSetup& setup, llvm::StringRef shape) {
+  llvm::SmallVector<llvm::StringRef, 4> dims;
+  shape.split(dims, ',', -1, false);
+  int64_t elements = 1;
+  for (const llvm::StringRef text : dims) {
+    int64_t dim = 0;
+    if (text.trim().getAsInteger(10, dim) || dim < 0 ||
+        __builtin_mul_overflow(elements, dim, &elements))
+      return setup.error("attribute 'slice_shapes': '{}' is no shape", shape.str());
+  }
+  return elements;
+}
+
+// What the slices hold must make up the var, or each of them is the var.
+Status check_cover(const KernelSetup& setup, RecvSave& save) {
+  const std::optional<int64_t> elements = element_count(save.shape);
+  if (!elements || *elements < 0) return setup.error("attribute 'shape' is no shape");
+  save.elements = *elements;
+  int64_t sum = 0;
+  save.alike = true;
+  for (const std::string& shape : setup.attr<Strings>("slice_shapes")) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t count, elements_of(setup, shape));
+    save.slice_elements.push_back(count);
+    save.alike = save.alike && count == save.elements;
+    if (__builtin_add_overflow(sum, count, &sum)) break;
+  }
+  if (save.slice_elements.size() != save.endpoints.size()) {
+    return setup.error("attributes 'slice_shapes' and 'endpoints' have {} and {} entries",
+                       save.slice_elements.size(), save.endpoints.size());
+  }
+  if (save.alike || sum == save.elements) return Ok();
+  return setup.error("the slices have {} elements, attribute 'shape' has {}", sum, save.elements);
 }
 
 StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
@@ -68,6 +113,7 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
   }
   const auto shape = setup.attr<std::vector<int64_t>>("shape");
   save->shape.assign(shape.begin(), shape.end());
+  MILLRACE_RETURN_IF_ERROR(check_cover(setup, *save));
   save->root = files_root;
   save->path = setup.attr<std::string>("file_path");
   save->overwrite = setup.attr<bool>("overwrite");

@@ -6,6 +6,7 @@
 #include "framework/base/file.h"
 #include "io/npz.h"
 #include "ops/verify.h"
+#include "ps/saving/distributed_load.h"
 #include "ps/server/load_slices.h"
 #include "tools/common/program_options.h"
 #include "transpiler/distribute/slices_json.h"
@@ -68,14 +69,14 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
 }
 
 Status ServerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
-  if (!files.startup.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
-                              read_program(tool, files.startup));
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
-                              executor.prepare(*startup, scope_));
+  for (const std::string* const file : {&files.startup, &files.load_program}) {
+    if (file->empty()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, *file));
+    StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
+        executor.prepare(*program, scope_);
     std::vector<Value> none;
-    if (Status status = prepared->run({}, {}, none); !status.ok())
-      return std::move(status).in_file(files.startup);
+    Status status = prepared.ok() ? (*prepared)->run({}, {}, none) : prepared.status();
+    if (!status.ok()) return std::move(status).in_file(*file);
   }
   if (files.slices.empty()) {
     if (files.params.empty()) return Ok();
@@ -86,6 +87,10 @@ Status ServerJob::load(const Tool& tool, const Files& files, const executor::Exe
   if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(*slices, *program_, scope_));
   if (files.params.empty()) return Ok();
+  if (std::filesystem::is_directory(files.params)) {
+    return ps::load_server_persistables(*slices, *program_, files.params, scope_,
+                                        {.threads = tool.common().threads});
+  }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
   return ps::load_slices(*slices, *program_, whole, scope_).in_file(files.params);
 }

@@ -21,7 +21,8 @@ class ServerJob {
     std::string program;
     std::string startup;  ///< may be empty
     std::string slices;   ///< may be empty if there are no params
-    std::string params;   ///< whole variables; may be empty
+    std::string params;   ///< whole variables: npz, or a folder of one file a var; may be empty
+    std::string load_program = {};  ///< run behind the startup program (io_load); may be empty
   };
   /// Reads programs, runs the startup program, loads slices, and compiles.
   /// Errors: those of readers, the startup program and compilation.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <unistd.h>
@@ -16,6 +17,7 @@
 #include "ps/client/link_sender.h"
 #include "ps/client/meeting.h"
 #include "ps/ops/trainer_ops.h"
+#include "ps/saving/distributed_save.h"
 #include "tools/common/program_options.h"
 #include "tools/run/step_facts.h"
 #include "transpiler/distribute/slices_json.h"
@@ -51,6 +53,23 @@ ps::CommContexts geo_contexts(const transpiler::GeoFacts& geo) {
   return contexts;
 }
 
+// A folder as a name below the one that files may be in; servers take the name below theirs.
+ps::DistributedSaveOptions place_of(std::string path, const std::string& files_root) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  ps::DistributedSaveOptions options;
+  const std::string root =
+      files_root.empty() || files_root.back() == '/' ? files_root : files_root + '/';
+  if (!root.empty() && path.starts_with(root)) {
+    options.root = files_root;
+    options.folder = path.substr(root.size());
+    return options;
+  }
+  const std::filesystem::path whole(path);
+  options.root = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  options.folder = whole.filename().string();
+  return options;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const Files& files,
@@ -59,6 +78,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
                                                        std::shared_ptr<ps::Transport> transport) {
   std::unique_ptr<TrainerJob> job(new TrainerJob());
   job->name_ = files.program;
+  job->settings_ = settings;
   job->stats_.trainer = settings.trainer;
   if (!files.slices.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
@@ -170,7 +190,23 @@ Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Ex
       return std::move(status).in_file(files.startup);
   }
   if (files.params.empty()) return Ok();
-  return io::load_parameters(files.params, *program_, scope_);
+  if (!slices_ || !std::filesystem::is_directory(files.params))
+    return io::load_parameters(files.params, *program_, scope_);
+  return load_folder(files.params);
+}
+
+// What only servers hold is fetched from them: a table or optimizer state may have no file of the
+// trainer's.
+Status TrainerJob::load_folder(const std::string& folder) {
+  std::set<std::string> kept{slices_->properties.distributed_lookup_table};
+  for (const transpiler::DistributedVar& var : slices_->overview.vars())
+    if (var.vtype != "Param") kept.insert(var.origin.name);
+  std::vector<io::ParamSpec> specs = io::persistables_of(*program_);
+  std::erase_if(specs, [&](const io::ParamSpec& spec) { return kept.contains(spec.name); });
+  MILLRACE_ASSIGN_OR_RETURN(io::ParamValues values,
+                            io::load_separate(folder, specs, {.threads = settings_.threads}));
+  for (auto& [name, value] : values) scope_.local(name) = std::move(value);
+  return Ok();
 }
 
 Status TrainerJob::step(int64_t number, const NamedValues& feeds,
@@ -213,16 +249,50 @@ TrainerStats TrainerJob::stats() const {
   return stats;
 }
 
-Status TrainerJob::finish(NamedValues* gather) {
+Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
-  if (gather == nullptr) return client_->complete(false);
+  const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
+  if (ending.gather == nullptr && !saves) return client_->complete(false);
   if (!slices_) {
     return {StatusCode::kUsage,
-            "--save-persistables gathers from the servers: give the job's slices.json (--slices)"};
+            "what servers hold is saved by the job's slices.json: name it (--slices)"};
   }
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
-  MILLRACE_ASSIGN_OR_RETURN(*gather, ps::gather_vars(*client_, *slices_));
+  if (ending.gather != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
+  }
+  if (saves) MILLRACE_RETURN_IF_ERROR(save(tool, ending));
   return client_->complete(false);
+}
+
+Status TrainerJob::save(const Tool& tool, const Ending& ending) {
+  ps::SavingTrainer trainer;
+  trainer.link = link_;
+  trainer.slices = &*slices_;
+  trainer.program = program_.get();
+  trainer.scope = &scope_;
+  trainer.trainer = settings_.trainer;
+  trainer.options.threads = settings_.threads;
+  if (!ending.params.empty()) {
+    ps::DistributedSaveOptions options = place_of(ending.params, settings_.files_root);
+    options.replace = ending.replace;
+    std::vector<std::unique_ptr<Program>> programs;
+    for (const std::string& path : ending.save_programs) {
+      MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
+      options.programs.push_back(programs.emplace_back(std::move(program)).get());
+    }
+    MILLRACE_RETURN_IF_ERROR(ps::save_distributed_persistables(trainer, options));
+  }
+  if (ending.model.empty()) return Ok();
+  if (ending.model_program.empty()) {
+    return {StatusCode::kUsage,
+            "--save-model: --model-program names the program as it was before transpiling"};
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const auto origin, read_program(tool, ending.model_program));
+  ps::DistributedSaveOptions options = place_of(ending.model, settings_.files_root);
+  options.replace = ending.replace;
+  return ps::save_fleet_inference_model(
+      trainer, {origin.get(), ending.model_feeds, ending.model_fetches}, options);
 }
 
 Status read_communicator_settings(TrainerJob::Settings& settings) {

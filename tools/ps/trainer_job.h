@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "framework/base/file.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
@@ -51,22 +52,35 @@ class TrainerJob {
   /// Notes where the time of later steps goes, and the first fetch where it is one number.
   void keep_stats();
   [[nodiscard]] TrainerStats stats() const;
+  /// What is kept of the job when all trainers are done. Files are written by trainer 0 alone.
+  struct Ending {
+    /// Receives parameters and optimizer state from the servers, by original name; null: nothing.
+    executor::NamedValues* gather = nullptr;
+    std::string params;                      ///< folder for files of the original; empty: none
+    std::vector<std::string> save_programs;  ///< run instead of those made for what servers keep
+    std::string model;                       ///< folder for an inference model; empty: none
+    std::string model_program;               ///< file of the program before it was transpiled
+    std::vector<std::string> model_feeds;
+    std::vector<std::string> model_fetches;
+    Replace replace = Replace::kNo;
+  };
   /// Tells the servers that this trainer is done.
-  /// \param gather  null: leaves at once. Else waits until all trainers are done and receives
-  ///                parameters and optimizer state from the servers, by original name
-  Status finish(executor::NamedValues* gather);
+  Status finish(const Tool& tool, const Ending& ending);
 
  private:
   TrainerJob() = default;
   Status meet_servers(const Tool& tool);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
+  Status load_folder(const std::string& folder);
   /// Programs of a federated trainer that stand beside its main one.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
+  Status save(const Tool& tool, const Ending& ending);
   StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(const Settings& settings,
                                                               ps::Remarks& remarks);
 
   std::string name_;
+  Settings settings_;
   std::optional<transpiler::SlicesFile> slices_;
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;

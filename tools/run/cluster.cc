@@ -18,6 +18,7 @@
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/progress.h"
+#include "tools/run/roles.h"
 
 namespace millrace::tools {
 namespace {
@@ -152,7 +153,9 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
   }
   if (shows) progress.finish(state);
   const bool gathers = id == 0 && !options_.save_persistables.empty();
-  return job->finish(gathers ? &gathered : nullptr);
+  TrainerJob::Ending ending = ending_of(tool_, options_);
+  if (gathers) ending.gather = &gathered;
+  return job->finish(tool_, ending);
 }
 
 Status Cluster::write_report(const std::vector<TrainerStats>& trainers) {

@@ -104,6 +104,23 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--save-params", options.save_params,
                  "persistable vars in the original's format: a folder (one file a var) or a file")
       ->type_name("PATH");
+  app.add_option("--save-programs", options.save_programs,
+                 "run by trainer 0 at the end, in place of what --save-params does about vars that "
+                 "servers keep (io_save0, io_save1)")
+      ->type_name("FILE,...")
+      ->delimiter(',');
+  app.add_option("--save-model", options.save_model,
+                 "inference model of the vars in --model-fetches after the last step")
+      ->type_name("DIR");
+  app.add_option("--model-feeds", options.model_feeds, "vars that it is fed")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--model-fetches", options.model_fetches, "vars that it computes")
+      ->type_name("VAR,...")
+      ->delimiter(',');
+  app.add_option("--model-program", options.model_program,
+                 "program that it is part of; needed for a transpiled job: the one before")
+      ->type_name("FILE");
   app.option_defaults()->group("Checkpoints");
   app.add_option("--save-every", options.save_every, "steps between checkpoints")
       ->type_name("N")

@@ -51,6 +51,11 @@ struct RunOptions {
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;
   std::string save_params;
+  std::vector<std::string> save_programs;  ///< of a distributed job, in place of those made for it
+  std::string save_model;                  ///< folder for an inference model
+  std::string model_program;               ///< what it is made of; empty: the program that ran
+  std::vector<std::string> model_feeds;
+  std::vector<std::string> model_fetches;
   int64_t save_every = 0;  ///< steps between checkpoints; 0: none
   std::string checkpoint_dir;
   int keep_last = 5;

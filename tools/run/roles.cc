@@ -69,7 +69,9 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues results, train(tool, options, *job));
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
-  MILLRACE_RETURN_IF_ERROR(job->finish(gathers ? &gathered : nullptr));
+  TrainerJob::Ending ending = ending_of(tool, options);
+  if (gathers) ending.gather = &gathered;
+  MILLRACE_RETURN_IF_ERROR(job->finish(tool, ending));
   if (!options.ps.stats.empty())
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
@@ -116,6 +118,18 @@ Status name_programs(RunOptions& options, const Part& part) {
 }
 
 }  // namespace
+
+TrainerJob::Ending ending_of(const Tool& tool, const RunOptions& options) {
+  TrainerJob::Ending ending;
+  ending.params = options.save_params;
+  ending.save_programs = options.save_programs;
+  ending.model = options.save_model;
+  ending.model_program = options.model_program;
+  ending.model_feeds = options.model_feeds;
+  ending.model_fetches = options.model_fetches;
+  ending.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  return ending;
+}
 
 StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   MILLRACE_ASSIGN_OR_RETURN(const Part part, part_of(tool, given));

@@ -5,11 +5,13 @@
 #include <fmt/ranges.h>
 
 #include "executor/check_nan.h"
+#include "executor/inference_model.h"
 #include "executor/parallel/timeline.h"
 #include "executor/trace.h"
 #include "framework/base/errors.h"
 #include "io/model_folder.h"
 #include "io/npy.h"
+#include "tools/common/program_options.h"
 #include "tools/run/check_against.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/feeder.h"
@@ -91,8 +93,24 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
   return outcome;
 }
 
+// The inference model that --save-model asks for, with the values of this run.
+Status save_model(const Tool& tool, const RunOptions& options, const Session& session,
+                  const executor::Runtime& runtime) {
+  std::unique_ptr<Program> named;
+  if (!options.model_program.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(named, read_program(tool, options.model_program));
+  }
+  executor::SaveModelOptions how;
+  how.params_filename = options.params_filename;
+  how.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  return executor::save_inference_model(
+      options.save_model, named == nullptr ? *session.program : *named, *runtime.ops,
+      *session.scope, options.model_feeds, options.model_fetches, how);
+}
+
 Status write_outcome(Tool& tool, const RunOptions& options, const Session& session,
-                     const Outcome& outcome, const std::vector<std::string>& fetches) {
+                     const executor::Runtime& runtime, const Outcome& outcome,
+                     const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
     MILLRACE_RETURN_IF_ERROR(tool.write_file(of_rank(tool.common().output, session.rank), bytes));
@@ -112,6 +130,8 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
     MILLRACE_RETURN_IF_ERROR(io::save_parameters(options.save_params, *session.program,
                                                  *session.scope, {.replace = replace}));
   }
+  if (!options.save_model.empty())
+    MILLRACE_RETURN_IF_ERROR(save_model(tool, options, session, runtime));
   if (!options.save_persistables.empty()) {
     const bool all = options.parallel.persistables_of == "all";
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues saved,
@@ -207,7 +227,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   } else if (options.op_profile && session.prepared != nullptr) {
     log_lines(tool, trace.op_table());
   }
-  MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, outcome, fetches));
+  MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, *runtime, outcome, fetches));
   MILLRACE_RETURN_IF_ERROR(run_with_shared_vars(tool, options, runtime, session));
   return check_results(tool, options, outcome);
 }

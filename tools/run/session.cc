@@ -159,7 +159,7 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
     });
   };
   return options.save_params.empty() && options.save_persistables.empty() &&
-         options.save_every == 0 && options.allow_dir.empty() &&
+         options.save_model.empty() && options.save_every == 0 && options.allow_dir.empty() &&
          llvm::none_of(options.fetches, shows_parameter);
 }
 

@@ -172,6 +172,21 @@ StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDist
   return out;
 }
 
+StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& overview,
+                                                      const std::vector<std::string>& names,
+                                                      const std::string& directory) {
+  if (names.empty()) return std::unique_ptr<Program>();
+  auto program = Program::create();
+  for (const std::string& name : names) {
+    Pieces pieces;
+    for (const DistributedVar& var : overview.vars())
+      if (var.origin.name == name) pieces.push_back(&var);
+    if (pieces.empty()) return NotFound("no server has the var {}", quoted(name));
+    MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), name, pieces, directory));
+  }
+  return program;
+}
+
 StatusOr<std::unique_ptr<Program>> make_load_program(const VarsDistributed& overview,
                                                      const ProgramProperties& properties,
                                                      const std::string& directory) {

@@ -42,6 +42,13 @@ StatusOr<SavePrograms> make_save_programs(const Program& trainer, const VarsDist
                                           const ProgramProperties& properties,
                                           const std::string& directory);
 
+/// A program with a recv_save into `directory` for each of the vars by original name, whatever
+/// their type; null if there are none. The distributed table is none of them. Errors: kNotFound for
+/// a name that the overview does not have; those of make_save_programs().
+StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& overview,
+                                                      const std::vector<std::string>& names,
+                                                      const std::string& directory);
+
 /// The program that a server runs to load what lives on properties.ps_endpoint: a load op for each
 /// entry of the overview; slices with the offset, in elements, at which they start in the file.
 /// Errors: kInvalidArgument if the program is not distributed, has no endpoint, or the directory is

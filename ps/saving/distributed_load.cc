@@ -1,0 +1,153 @@
+#include "ps/saving/distributed_load.h"
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "io/params.h"
+#include "io/paths.h"
+#include "ps/server/load_slices.h"
+#include "ps/server/table_rows.h"
+#include "transpiler/distribute/io_programs.h"
+
+namespace millrace::ps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTableFolder = "__lookup_table__";
+
+// Runs the load program of a server, whose paths are below the folder's parent.
+Status run_load_program(const transpiler::SlicesFile& slices, const std::string& endpoint,
+                        const std::string& folder, Scope& scope,
+                        const executor::ExecutorOptions& options) {
+  transpiler::ProgramProperties properties = slices.properties;
+  properties.ps_endpoint = endpoint;
+  const fs::path path(folder);
+  const std::string root = path.has_parent_path() ? path.parent_path().string() : ".";
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Program> load,
+      transpiler::make_load_program(slices.overview, properties, path.filename().string()));
+  executor::ExecutorOptions plain = options;
+  plain.optimize = false;
+  const executor::Executor executor(executor::standard_runtime(root), plain);
+  MILLRACE_ASSIGN_OR_RETURN(const auto prepared, executor.prepare(*load, scope));
+  std::vector<Value> none;
+  return prepared->run({}, {}, none);
+}
+
+Status in_table(Status status, const std::string& table, const std::string& path) {
+  Location location;
+  location.var = table;
+  location.file = path;
+  return std::move(status).at(std::move(location));
+}
+
+// Adds the rows of a file that belong to one of the servers.
+Status add_rows(const SelectedRows& from, int64_t server, int64_t servers, SelectedRows& to,
+                std::vector<std::byte>& bytes, std::set<int64_t>& seen) {
+  if (to.height == 0) to.height = from.height;
+  const int64_t row_bytes = from.rows.empty() ? 0 : from.value.bytes() / from.value.dim(0);
+  for (size_t i = 0; i < from.rows.size(); ++i) {
+    const int64_t row = from.rows[i];
+    if (row % servers != server) continue;
+    if (!seen.insert(row).second) return InvalidData("row {} is there twice", row);
+    to.rows.push_back(row);
+    const std::byte* const begin = from.value.raw() + static_cast<int64_t>(i) * row_bytes;
+    bytes.insert(bytes.end(), begin, begin + row_bytes);
+  }
+  return Ok();
+}
+
+// The rows of one server out of the files that all servers of a job wrote.
+Status load_table_parts(const std::string& folder, const std::string& table, int64_t server,
+                        int64_t servers, Value& to) {
+  Value loaded;
+  SelectedRows& rows = loaded.as<SelectedRows>();
+  std::vector<std::byte> bytes;
+  std::set<int64_t> seen;
+  DType dtype = DType::kFloat32;
+  Dims dims;
+  for (int part = 0;; ++part) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string path,
+                              io::path_below(folder, fmt::format("{}_{}", table, part)));
+    if (!fs::exists(path)) break;
+    MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
+    MILLRACE_ASSIGN_OR_RETURN(const Value value,
+                              io::load_param(source, {table, VarKind::kSelectedRows, {}, {}}));
+    const SelectedRows& from = *value.get_if<SelectedRows>();
+    const bool other = part > 0 && (from.height != rows.height || from.value.dtype() != dtype);
+    if (other) return in_table(InvalidData("it is a part of another table"), table, path);
+    dtype = from.value.dtype();
+    dims.assign(from.value.dims().begin(), from.value.dims().end());
+    if (Status status = add_rows(from, server, servers, rows, bytes, seen); !status.ok())
+      return in_table(std::move(status), table, path);
+  }
+  const int64_t expected = rows.height > server ? (rows.height - server - 1) / servers + 1 : 0;
+  if (dims.empty() || static_cast<int64_t>(rows.rows.size()) != expected) {
+    return in_table(InvalidData("expected {} rows of server {} of {}, found {}: parts are missing",
+                                expected, server, servers, rows.rows.size()),
+                    table, folder);
+  }
+  dims[0] = expected;
+  MILLRACE_RETURN_IF_ERROR(rows.value.resize(dtype, dims));
+  if (!bytes.empty()) std::memcpy(rows.value.raw(), bytes.data(), bytes.size());
+  to = std::move(loaded);
+  return Ok();
+}
+
+// What the overview does not list, such as counters of steps: where there are files.
+Status load_others(const transpiler::SlicesFile& slices, const Program& program,
+                   const std::string& folder, Scope& scope) {
+  std::set<std::string> listed{slices.properties.distributed_lookup_table};
+  for (const transpiler::DistributedVar& var : slices.overview.vars())
+    listed.insert({var.slice.name, var.origin.name});
+  for (const Var& var : program.root().vars()) {
+    const std::string name = var.name().str();
+    if (!var.persistable() || var.kind() != VarKind::kLodTensor || listed.contains(name)) continue;
+    const StatusOr<std::string> path = io::path_below(folder, name);
+    if (!path.ok() || !fs::is_regular_file(*path)) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(*path));
+    io::ParamSpec spec{name, VarKind::kLodTensor, var.dtype(), Dims()};
+    spec.dims->assign(var.dims().begin(), var.dims().end());
+    MILLRACE_ASSIGN_OR_RETURN(scope.root().local(name), io::load_param(source, spec));
+  }
+  return Ok();
+}
+
+Status load_table(const transpiler::SlicesFile& slices, const Program& program,
+                  const std::string& folder, int64_t server, Scope& scope) {
+  const std::string& table = slices.properties.distributed_lookup_table;
+  const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
+  const std::string parts = folder + "/" + kTableFolder;
+  if (fs::is_directory(parts))
+    return load_table_parts(parts, table, server, servers, scope.root().local(table));
+  std::map<std::string, Value> whole;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, table));
+  MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource source, io::ByteSource::open(path));
+  MILLRACE_ASSIGN_OR_RETURN(whole[table], io::load_param(source, {table, {}, {}, {}}));
+  return load_slices(slices, program, whole, scope).in_file(path);
+}
+
+}  // namespace
+
+Status load_server_persistables(const transpiler::SlicesFile& slices, const Program& program,
+                                const std::string& folder, Scope& scope,
+                                const executor::ExecutorOptions& options) {
+  std::string from = folder;
+  while (from.size() > 1 && from.back() == '/') from.pop_back();
+  MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
+  const std::string endpoint = get_attr_or(*serve, "endpoint", std::string());
+  MILLRACE_RETURN_IF_ERROR(run_load_program(slices, endpoint, from, scope, options).in_file(from));
+  MILLRACE_RETURN_IF_ERROR(load_others(slices, program, from, scope));
+  if (slices.properties.distributed_lookup_table.empty()) return Ok();
+  return load_table(slices, program, from, std::max(get_attr_or(*serve, "pserver_id", 0), 0),
+                    scope);
+}
+
+}  // namespace millrace::ps

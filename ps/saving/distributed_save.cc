@@ -1,0 +1,146 @@
+#include "ps/saving/distributed_save.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "executor/inference_model.h"
+#include "framework/base/errors.h"
+#include "framework/export.h"
+#include "io/params.h"
+#include "io/paths.h"
+#include "io/persistables.h"
+#include "ps/client/gather.h"
+#include "ps/ops/trainer_ops.h"
+#include "transpiler/distribute/io_programs.h"
+
+namespace millrace::ps {
+namespace {
+
+using Names = std::vector<std::string>;
+
+Status no_value(const std::string& name) {
+  Location location;
+  location.var = name;
+  return NotFound("the var has no value to save").at(std::move(location));
+}
+
+// Runs programs of recv_save and checkpoint_notify.
+class RemoteSave {
+ public:
+  RemoteSave(const SavingTrainer& trainer, const std::string& root)
+      : trainer_(trainer), runtime_(executor::make_runtime(root)) {
+    add_trainer_controls(runtime_->controls, trainer.link, root);
+  }
+  Status run(const Program& program) {
+    executor::ExecutorOptions options = trainer_.options;
+    options.optimize = false;
+    MILLRACE_ASSIGN_OR_RETURN(const auto prepared,
+                              executor::Executor(runtime_, options).prepare(program, scope_));
+    std::vector<Value> none;
+    return prepared->run({}, {}, none);
+  }
+  [[nodiscard]] const ops::OpRegistry& ops() const { return *runtime_->ops; }
+
+ private:
+  const SavingTrainer& trainer_;
+  std::shared_ptr<executor::Runtime> runtime_;
+  Scope scope_;
+};
+
+// Names of the vars that servers hold whole or in slices, without the distributed table.
+std::set<std::string> names_on_servers(const transpiler::SlicesFile& slices,
+                                       const std::string& vtype = {}) {
+  std::set<std::string> names;
+  for (const transpiler::DistributedVar& var : slices.overview.vars())
+    if (vtype.empty() || var.vtype == vtype) names.insert(var.origin.name);
+  names.erase(slices.properties.distributed_lookup_table);
+  return names;
+}
+
+// Writes vars that the trainer holds; those of `fresh` in place of its own.
+Status save_held(const SavingTrainer& trainer, const Names& names,
+                 const std::map<std::string, Value>& fresh, const std::string& folder,
+                 Replace replace) {
+  std::vector<io::NamedValue> values;
+  for (const std::string& name : names) {
+    const auto found = fresh.find(name);
+    const Value* const value = found != fresh.end() ? &found->second : trainer.scope->find(name);
+    if (value == nullptr || !value->initialized()) return no_value(name).in_file(folder);
+    values.push_back({name, value});
+  }
+  return io::save_separate(folder, values, {.replace = replace});
+}
+
+StatusOr<std::string> folder_of(const DistributedSaveOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(std::string path, io::make_path_below(options.root, options.folder));
+  return path;
+}
+
+}  // namespace
+
+Status save_distributed_persistables(const SavingTrainer& trainer,
+                                     const DistributedSaveOptions& options) {
+  if (trainer.trainer != 0) return Ok();
+  transpiler::ProgramProperties properties = trainer.slices->properties;
+  properties.is_chief = true;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder, folder_of(options));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const transpiler::SavePrograms plan,
+      transpiler::make_save_programs(*trainer.program, trainer.slices->overview, properties,
+                                     options.folder));
+  // The copies of a trainer may be older than what the servers hold.
+  const std::set<std::string> params = names_on_servers(*trainer.slices, "Param");
+  Names stale;
+  std::ranges::copy_if(plan.local_vars, std::back_inserter(stale),
+                       [&](const std::string& name) { return params.contains(name); });
+  MILLRACE_ASSIGN_OR_RETURN(const auto fresh,
+                            gather_vars(trainer.link->client(), *trainer.slices, stale));
+  MILLRACE_RETURN_IF_ERROR(save_held(trainer, plan.local_vars, fresh, folder, options.replace));
+  RemoteSave remote(trainer, options.root);
+  if (!options.programs.empty()) {
+    for (const Program* const program : options.programs)
+      MILLRACE_RETURN_IF_ERROR(remote.run(*program));
+    return Ok();
+  }
+  for (const auto& program : plan.remote) MILLRACE_RETURN_IF_ERROR(remote.run(*program));
+  return Ok();
+}
+
+Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel& model,
+                                  const DistributedSaveOptions& options) {
+  if (trainer.trainer != 0) return Ok();
+  RemoteSave remote(trainer, options.root);
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Program> pruned,
+      executor::make_inference_program(*model.origin, remote.ops(), model.feeds, model.fetches));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string folder, folder_of(options));
+  const std::set<std::string> on_servers = names_on_servers(*trainer.slices);
+  const std::string& table = trainer.slices->properties.distributed_lookup_table;
+  Names fetched;
+  Names held;
+  std::map<std::string, Value> tables;
+  for (const io::ParamSpec& spec : io::vars_where(*pruned, io::is_persistable)) {
+    if (spec.name == table) {
+      MILLRACE_ASSIGN_OR_RETURN(tables[table],
+                                gather_table(trainer.link->client(), *trainer.slices));
+      held.push_back(spec.name);
+    } else if (on_servers.contains(spec.name)) {
+      fetched.push_back(spec.name);
+    } else {
+      held.push_back(spec.name);
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Program> fetch,
+      transpiler::make_fetch_program(trainer.slices->overview, fetched, options.folder));
+  if (fetch != nullptr) {
+    for (Op& op : fetch->root().ops()) op.set_bool("overwrite", options.replace == Replace::kYes);
+    MILLRACE_RETURN_IF_ERROR(remote.run(*fetch));
+  }
+  MILLRACE_RETURN_IF_ERROR(save_held(trainer, held, tables, folder, options.replace));
+  return write_file_atomically(folder + "/__model__", export_program(*pruned), options.replace);
+}
+
+}  // namespace millrace::ps
