@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace millrace::executor {
 namespace {
 
@@ -14,6 +18,15 @@ int32_t first_of(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_
     i += slot.args.size();
   }
   return -1;
+}
+
+// What the temporaries of a run without a plan took is free, but the allocator keeps it, and the
+// planned piece would come on top. Looking for it costs time, which small pieces are not worth.
+void give_back_free_memory(int64_t planned_bytes) {
+#ifdef __GLIBC__
+  constexpr int64_t kWorthIt = int64_t{8} << 20U;
+  if (planned_bytes >= kWorthIt) ::malloc_trim(0);
+#endif
 }
 
 }  // namespace
@@ -130,6 +143,7 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
     ranges[static_cast<size_t>(use.range)].takes_over = giver.range;
   }
   plan_ = plan_memory(ranges);
+  give_back_free_memory(plan_.bytes);
   MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
   for (const unsigned index : temporary_.set_bits()) {
     const Use& use = uses_[index];

@@ -21,13 +21,19 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
 
 StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runtime,
                                                             const Block& block,
-                                                            kernels::CpuDevice& device, int depth) {
+                                                            kernels::CpuDevice& device, int depth,
+                                                            llvm::ArrayRef<const Op*> order) {
   std::unique_ptr<BlockRunner> runner(new BlockRunner(runtime, block, device));
   runner->depth_ = depth;
   runner->steps_.reserve(block.op_count());
-  for (const Op& op : block.ops()) {
-    if (Status status = runner->add_step(op); !status.ok())
-      return std::move(status).at(op.location());
+  std::vector<const Op*> as_they_stand;
+  if (order.empty()) {
+    for (const Op& op : block.ops()) as_they_stand.push_back(&op);
+    order = as_they_stand;
+  }
+  for (const Op* const op : order) {
+    if (Status status = runner->add_step(*op); !status.ok())
+      return std::move(status).at(op->location());
   }
   for (Step& step : runner->steps_) runner->find_shared(step);
   return runner;

@@ -27,8 +27,10 @@ class BlockRunner {
   /// \param block   must outlive the runner, as must runtime and device
   /// Errors: kUnimplemented for an op without kernel, kInvalidProgram; with the op's place.
   /// \param depth   runners around this one; programs whose blocks own each other are refused
+  /// \param order   the ops of the block as they are to run; empty: as they stand
   static StatusOr<std::unique_ptr<BlockRunner>> compile(const Runtime& runtime, const Block& block,
-                                                        kernels::CpuDevice& device, int depth = 0);
+                                                        kernels::CpuDevice& device, int depth = 0,
+                                                        llvm::ArrayRef<const Op*> order = {});
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
   ~BlockRunner() = default;

@@ -6,6 +6,7 @@
 #include "executor/feed_values.h"
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
+#include "executor/update_order.h"
 
 namespace millrace::executor {
 
@@ -55,8 +56,9 @@ Status PreparedProgram::compile(const Program& given) {
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.
   locals_ = std::make_unique<Scope>(scope_);
-  StatusOr<std::unique_ptr<BlockRunner>> runner =
-      BlockRunner::compile(*runtime_, program_->root(), *device_);
+  StatusOr<std::unique_ptr<BlockRunner>> runner = BlockRunner::compile(
+      *runtime_, program_->root(), *device_, 0,
+      options_.optimize ? order_with_early_updates(*program_) : std::vector<const Op*>());
   if (!runner.ok()) {
     return original_ == nullptr ? std::move(runner).status()
                                 : places_.translate(std::move(runner).status(), *original_);
