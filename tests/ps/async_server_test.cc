@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "ps/server/changed_rows.h"
 #include "ps/server/sequence_window.h"
@@ -87,7 +88,8 @@ block 1 parent=0 {
 // What a call changed, and that it was carried out, survive together.
 TEST(AsyncServer, GoesOnFromItsSnapshot) {
   const auto way = std::make_shared<InprocTransport>();
-  const std::string folder = ::testing::TempDir() + "/ps_async_snapshots";
+  const std::string folder =
+      ::testing::TempDir() + "/ps_async_snapshots_" + std::to_string(::getpid());
   std::filesystem::remove_all(folder);
   ServerOptions options;
   options.snapshot_root = folder;

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/ps/server_fixture.h"
 
@@ -262,7 +263,7 @@ TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
 // Durable snapshots of every step in an empty folder of that name.
 ServerOptions saving_every_step(const std::string& name) {
   ServerOptions options;
-  options.snapshot_root = ::testing::TempDir() + "/" + name;
+  options.snapshot_root = ::testing::TempDir() + "/" + name + std::to_string(::getpid());
   options.snapshot_every = 1;
   options.snapshot_durable = true;
   std::filesystem::remove_all(options.snapshot_root);

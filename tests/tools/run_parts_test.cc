@@ -1,8 +1,10 @@
 #include <cmath>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tools/run/check_against.h"
 #include "tools/run/data_set.h"
@@ -24,7 +26,7 @@ class DataSetTest : public testing::Test {
   }
 
   StatusOr<DataSet> read(const std::string& text, const std::string& columns = "x=0:1,y=2") {
-    const std::string path = testing::TempDir() + "data_set_test.csv";
+    const std::string path = fmt::format("{}data_set_test_{}.csv", testing::TempDir(), ::getpid());
     std::ofstream(path) << text;
     return DataSet::read(path, columns, *program_);
   }
