@@ -1,6 +1,7 @@
 # The helpers that every CMakeLists.txt uses:
 #
 #   millrace_library(<folder> SRCS a.cc ... [DEPS t ...] [PRIVATE_DEPS t ...] [UNITY])
+#   millrace_module(<name> SRCS a.cc ... DEPS t ...)
 #   millrace_tool(<name> SRCS main.cc ... [DEPS t ...])
 #   millrace_test(<name> SRCS a_test.cc ... [DEPS t ...] [ARGS arg ...])
 #   millrace_fuzz(<name> SRCS a_fuzz.cc ... CORPUS <dir> [DEPS t ...])
@@ -73,10 +74,46 @@ function(millrace_library folder)
   add_library(millrace::${folder} ALIAS ${target})
 endfunction()
 
+# What framework/base/module.h loads: <build>/<lib>/millrace/<name>.so, installed into the same folder unless FOR_TESTS says
+# otherwise. It has its own copy of what it uses of our archives and exports one function (cmake/module.map).
+set(MILLRACE_MODULE_FOLDER ${CMAKE_INSTALL_LIBDIR}/millrace)
+add_custom_target(millrace_modules)
+function(millrace_module name)
+  cmake_parse_arguments(arg "FOR_TESTS" "" "SRCS;DEPS" ${ARGN})
+  set(target millrace_${name}_module)
+  set(map ${PROJECT_SOURCE_DIR}/cmake/module.map)
+  add_library(${target} MODULE ${arg_SRCS})
+  millrace_flags(${target})
+  set_target_properties(
+    ${target} PROPERTIES PREFIX "" OUTPUT_NAME ${name} LINK_DEPENDS ${map}
+                         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${MILLRACE_MODULE_FOLDER})
+  target_link_libraries(${target} PRIVATE ${arg_DEPS})
+  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+  if(NOT MILLRACE_SANITIZE) # the runtime of the sanitizers is in the program
+    target_link_options(${target} PRIVATE -Wl,--no-undefined)
+  endif()
+  if(arg_FOR_TESTS)
+    return()
+  endif()
+  add_dependencies(millrace_modules ${target})
+  install(TARGETS ${target} LIBRARY DESTINATION ${MILLRACE_MODULE_FOLDER} COMPONENT modules)
+endfunction()
+
+# Programs that may load modules are not built without them.
+function(millrace_uses_modules target)
+  foreach(dep IN LISTS ARGN)
+    if(dep MATCHES "^millrace::(.+)$" AND NOT MILLRACE_RANK_${CMAKE_MATCH_1} LESS MILLRACE_RANK_executor)
+      add_dependencies(${target} millrace_modules)
+      return()
+    endif()
+  endforeach()
+endfunction()
+
 # Executable <build>/tools/<name>, installed into bin/.
 function(millrace_tool name)
   cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
   add_executable(${name} ${arg_SRCS})
+  millrace_uses_modules(${name} ${arg_DEPS})
   millrace_flags(${name})
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
@@ -92,6 +129,7 @@ function(millrace_test name)
   endif()
   add_executable(${name} ${arg_SRCS})
   millrace_flags(${name})
+  millrace_uses_modules(${name} ${arg_DEPS})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(

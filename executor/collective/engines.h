@@ -9,8 +9,9 @@
 
 namespace millrace::executor {
 
-/// Groups of processes, by engine. A build without the library of an engine has a source in its
-/// place that raises kUnimplemented.
+/// Groups of processes, by engine. Engines stand in modules of their names
+/// (framework/base/module.h): opening a group raises the errors of load_module(), too. A build
+/// without the library of an engine has a source in its place that raises kUnimplemented.
 
 /// Where a rank of a Gloo group listens, and where it finds the others.
 struct GlooPlace {
@@ -26,9 +27,18 @@ bool has_gloo();
 StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
                                                            const GlooPlace& place);
 
+/// What the module "gloo" does.
+struct GlooEngine {
+  decltype(&open_gloo_group) open;
+};
+
 bool has_mpi();
 /// The processes that mpirun has started; rank and size of the settings are not looked at. A
 /// process can open one such group in its life. Errors: kDistributed where MPI does not start.
 StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings);
+/// What the module "mpi" does.
+struct MpiEngine {
+  decltype(&open_mpi_group) open;
+};
 
 }  // namespace millrace::executor

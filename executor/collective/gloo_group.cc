@@ -20,6 +20,7 @@
 #include "executor/collective/engines.h"
 #include "executor/collective/roll_call.h"
 #include "framework/base/errors.h"
+#include "framework/base/module.h"
 
 // Gloo throws; every call of it stands in guarded().
 namespace millrace::executor {
@@ -293,14 +294,8 @@ class GlooGroup final : public CollectiveGroup {
   uint32_t tag_ = 0;
 };
 
-}  // namespace
-
-bool has_gloo() {
-  return true;
-}
-
-StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
-                                                           const GlooPlace& place) {
+StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings,
+                                                const GlooPlace& place) {
   GlooPlace all = place;
   all.ranks.resize(static_cast<size_t>(settings.size));
   std::iota(all.ranks.begin(), all.ranks.end(), 0);
@@ -309,4 +304,12 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& 
   return std::unique_ptr<CollectiveGroup>(std::move(group));
 }
 
+constexpr GlooEngine kEngine{&open};
+
+}  // namespace
 }  // namespace millrace::executor
+
+extern "C" const char* millrace_module(const void** functions) {
+  *functions = &millrace::executor::kEngine;
+  return millrace::build_stamp();
+}

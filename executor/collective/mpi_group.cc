@@ -2,6 +2,7 @@
 #include <chrono>
 #include <vector>
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <mpi.h>
@@ -9,6 +10,7 @@
 #include "executor/collective/engines.h"
 #include "executor/collective/pairwise_group.h"
 #include "framework/base/errors.h"
+#include "framework/base/module.h"
 
 // MPI moves the messages. Its own collectives have no deadline: a rank that is stopped would hold
 // the others for ever. So all waits are tests of messages (PairwiseGroup has the algorithms).
@@ -164,17 +166,20 @@ class MpiGroup final : public PairwiseGroup {
   bool owns_mpi_;
 };
 
-}  // namespace
-
-bool has_mpi() {
-  return true;
+// MPI loads components that take its functions from the program. This module was loaded without
+// showing anything to others, so the library is shown to them now.
+void show_to_components() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&MPI_Init_thread), &info) != 0)
+    dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings) {
+StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings) {
   int is_up = 0;
   MPI_Initialized(&is_up);
   if (is_up != 0)
     return Status(StatusCode::kDistributed, "MPI has been started in this process before");
+  show_to_components();
   int level = 0;
   // calls come from one thread at a time, which need not be the first
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
@@ -190,4 +195,12 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& s
   return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, true));
 }
 
+constexpr MpiEngine kEngine{&open};
+
+}  // namespace
 }  // namespace millrace::executor
+
+extern "C" const char* millrace_module(const void** functions) {
+  *functions = &millrace::executor::kEngine;
+  return millrace::build_stamp();
+}

@@ -9,6 +9,7 @@
 #include <prometheus/metric_family.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/module.h"
 #include "ps/transport/endpoint.h"
 
 namespace millrace::ps {
@@ -59,9 +60,7 @@ class Exposed final : public MetricsExposer {
   prometheus::Exposer exposer_;
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::start(int port, const Metrics& metrics) {
+StatusOr<std::unique_ptr<MetricsExposer>> start(int port, const Metrics& metrics) {
   if (port < 1 || port > 65535)
     return InvalidArgument("port {} for metrics, expected 1 to 65535", port);
   MILLRACE_RETURN_IF_ERROR(check_port_free({"127.0.0.1", port}));
@@ -73,4 +72,12 @@ StatusOr<std::unique_ptr<MetricsExposer>> MetricsExposer::start(int port, const 
   }
 }
 
+constexpr ExposerModule kModule{&start};
+
+}  // namespace
 }  // namespace millrace::ps
+
+extern "C" const char* millrace_module(const void** functions) {
+  *functions = &millrace::ps::kModule;
+  return millrace::build_stamp();
+}

@@ -14,7 +14,8 @@ class MetricsExposer {
  public:
   /// \param port     1 to 65535
   /// \param metrics  outlives the object
-  /// Errors: kDistributed if the port is in use; kUnimplemented in a build without prometheus-cpp.
+  /// Errors: kDistributed if the port is in use; kUnimplemented in a build without prometheus-cpp;
+  /// those of load_module() (framework/base/module.h).
   static StatusOr<std::unique_ptr<MetricsExposer>> start(int port, const Metrics& metrics);
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;
@@ -22,6 +23,11 @@ class MetricsExposer {
 
  protected:
   MetricsExposer() = default;
+};
+
+/// What the module "prometheus" does.
+struct ExposerModule {
+  decltype(&MetricsExposer::start) start;
 };
 
 }  // namespace millrace::ps

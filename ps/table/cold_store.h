@@ -32,7 +32,11 @@ class ColdStore {
 };
 
 /// A store in a folder of its own, which is made; what is in it is kept. Errors: kUnimplemented in
-/// a build without RocksDB; kIo with the path.
+/// a build without RocksDB; kIo with the path; those of load_module() (framework/base/module.h).
 StatusOr<std::unique_ptr<ColdStore>> open_rocks_store(const std::string& path);
+/// What the module "rocksdb" does.
+struct RocksModule {
+  decltype(&open_rocks_store) open;
+};
 
 }  // namespace millrace::ps

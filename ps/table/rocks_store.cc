@@ -9,6 +9,7 @@
 #include <rocksdb/write_batch.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/module.h"
 #include "ps/table/cold_store.h"
 
 namespace millrace::ps {
@@ -103,9 +104,7 @@ class RocksStore final : public ColdStore {
   rocksdb::WriteOptions write_;
 };
 
-}  // namespace
-
-StatusOr<std::unique_ptr<ColdStore>> open_rocks_store(const std::string& path) {
+StatusOr<std::unique_ptr<ColdStore>> open(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return IoError("{}: {}", path, error.message());
@@ -123,4 +122,12 @@ StatusOr<std::unique_ptr<ColdStore>> open_rocks_store(const std::string& path) {
       std::make_unique<RocksStore>(path, std::unique_ptr<rocksdb::DB>(db)));
 }
 
+constexpr RocksModule kModule{&open};
+
+}  // namespace
 }  // namespace millrace::ps
+
+extern "C" const char* millrace_module(const void** functions) {
+  *functions = &millrace::ps::kModule;
+  return millrace::build_stamp();
+}

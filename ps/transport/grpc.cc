@@ -1,43 +1,11 @@
 #include "ps/transport/grpc.h"
 
-#include <utility>
-
-#include <grpc/support/log.h>
-
 #include "framework/base/errors.h"
+#include "framework/base/module.h"
 #include "ps/transport/endpoint.h"
-#include "ps/transport/grpc_parts.h"
+#include "ps/transport/grpc_engine.h"
 
 namespace millrace::ps {
-namespace {
-
-// gRPC writes to standard error what comes back as a status anyway.
-void drop_line(gpr_log_func_args* /*line*/) {}
-
-class GrpcTransport final : public Transport {
- public:
-  explicit GrpcTransport(std::shared_ptr<GrpcShared> shared) : shared_(std::move(shared)) {}
-
-  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
-    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
-    if (parsed.port == 0)
-      return InvalidArgument("endpoint '{}': nobody can be reached at port 0", endpoint);
-    return make_grpc_channel(shared_, endpoint);
-  }
-
-  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
-                                             Handler& handler) override {
-    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(endpoint));
-    MILLRACE_RETURN_IF_ERROR(check_may_listen(parsed, shared_->options));
-    MILLRACE_RETURN_IF_ERROR(check_port_free(parsed));
-    return make_grpc_listener(shared_, endpoint, handler);
-  }
-
- private:
-  std::shared_ptr<GrpcShared> shared_;
-};
-
-}  // namespace
 
 Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options) {
   if (options.tls || options.insecure_listen) return Ok();
@@ -50,21 +18,15 @@ Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options) {
           "network keeps others out");
 }
 
-StatusOr<std::shared_ptr<GrpcShared>> make_grpc_shared(const GrpcOptions& options) {
-  if (options.max_streams_per_connection < 1 || options.max_handler_threads < 1)
-    return InvalidArgument("streams a connection and handler threads: expected at least 1");
-  if (options.keepalive_time.count() < 1 || options.keepalive_timeout.count() < 1)
-    return InvalidArgument("keep-alive times: expected at least 1 ms");
-  if (options.quiet_library) gpr_set_log_function(drop_line);
-  auto shared = std::make_shared<GrpcShared>();
-  shared->options = options;
-  MILLRACE_ASSIGN_OR_RETURN(shared->credentials, make_credentials(options.tls));
-  return shared;
+StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const GrpcEngine* const engine, load_functions<GrpcEngine>("grpc"));
+  return engine->make_transport(options);
 }
 
-StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<GrpcShared> shared, make_grpc_shared(options));
-  return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(std::move(shared)));
+StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(const GrpcOptions& options,
+                                                       Handler& handler) {
+  MILLRACE_ASSIGN_OR_RETURN(const GrpcEngine* const engine, load_functions<GrpcEngine>("grpc"));
+  return engine->make_guests(options, handler);
 }
 
 }  // namespace millrace::ps

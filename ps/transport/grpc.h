@@ -68,7 +68,9 @@ Status check_may_listen(const Endpoint& endpoint, const GrpcOptions& options);
 /// loopback needs TLS or insecure_listen; a port that somebody has is an error at once. A listener
 /// that ends lets replies under way go out, ends the calls that wait, and returns when their
 /// handlers have.
-/// Errors: those of reading the PEM files, kInvalidArgument for options out of range.
+/// The library stands in the module "grpc" (framework/base/module.h), which is loaded now.
+/// Errors: those of load_module(); of reading the PEM files; kInvalidArgument for options out of
+/// range.
 /// Thread-safety: the transport and all it makes.
 StatusOr<std::unique_ptr<Transport>> make_grpc_transport(const GrpcOptions& options);
 

@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "ps/transport/codec.h"
 #include "ps/transport/grpc.h"
+#include "ps/transport/grpc_engine.h"
 #include "ps/transport/transport.h"
 
 namespace grpc {
@@ -17,7 +18,7 @@ class ChannelCredentials;
 class ServerCredentials;
 }  // namespace grpc
 
-/// What the sources of the gRPC transport share; for them only.
+/// What the sources of the module "grpc" share; for them only.
 namespace millrace::ps {
 
 /// The one method of the service.
@@ -69,21 +70,7 @@ struct GrpcShared {
 /// Errors: as make_grpc_transport().
 StatusOr<std::shared_ptr<GrpcShared>> make_grpc_shared(const GrpcOptions& options);
 
-/// A server without a port of its own, which is given connections. Its end is as that of a
-/// listener. Thread-safety: all members.
-class GrpcGuests {
- public:
-  GrpcGuests() = default;
-  GrpcGuests(const GrpcGuests&) = delete;
-  GrpcGuests& operator=(const GrpcGuests&) = delete;
-  virtual ~GrpcGuests() = default;
-
-  /// Serves a connected socket, which is taken over.
-  virtual void take(int fd) = 0;
-};
-
-StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(std::shared_ptr<GrpcShared> shared,
-                                                       Handler& handler);
+StatusOr<std::unique_ptr<GrpcGuests>> make_guests(const GrpcOptions& options, Handler& handler);
 
 std::shared_ptr<Channel> make_grpc_channel(std::shared_ptr<GrpcShared> shared,
                                            const std::string& endpoint);

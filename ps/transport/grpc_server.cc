@@ -314,8 +314,8 @@ class Guests final : public GrpcGuests {
 
 }  // namespace
 
-StatusOr<std::unique_ptr<GrpcGuests>> make_grpc_guests(std::shared_ptr<GrpcShared> shared,
-                                                       Handler& handler) {
+StatusOr<std::unique_ptr<GrpcGuests>> make_guests(const GrpcOptions& options, Handler& handler) {
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<GrpcShared> shared, make_grpc_shared(options));
   auto guests = std::make_unique<Guests>(std::move(shared), handler);
   MILLRACE_RETURN_IF_ERROR(guests->start());
   return std::unique_ptr<GrpcGuests>(std::move(guests));

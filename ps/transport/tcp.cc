@@ -41,9 +41,7 @@ StatusOr<std::unique_ptr<Transport>> make_tcp_transport(const GrpcOptions& optio
     return InvalidArgument("handler threads: expected at least 1");
   auto shared = std::make_shared<TcpShared>();
   shared->options = options;
-  if (guests == TcpGuests::kGrpc) {
-    MILLRACE_ASSIGN_OR_RETURN(shared->guests, make_grpc_shared(options));
-  }
+  shared->guests = guests;
   return std::unique_ptr<Transport>(std::make_unique<TcpTransport>(std::move(shared)));
 }
 

@@ -7,8 +7,8 @@
 #include "framework/base/status.h"
 #include "ps/transport/buffer_pool.h"
 #include "ps/transport/grpc.h"
-#include "ps/transport/grpc_parts.h"
 #include "ps/transport/socket.h"
+#include "ps/transport/tcp.h"
 #include "ps/transport/transport.h"
 
 /// What the sources of the TCP transport share; for them only.
@@ -21,7 +21,7 @@ inline constexpr size_t kReceiveBuffer = size_t{64} << 10U;
 struct TcpShared {
   GrpcOptions options;
   BufferPool pool;
-  std::shared_ptr<GrpcShared> guests;  ///< for callers by gRPC; null: there are none
+  TcpGuests guests = TcpGuests::kNone;
 };
 
 std::shared_ptr<Channel> make_tcp_channel(std::shared_ptr<TcpShared> shared,

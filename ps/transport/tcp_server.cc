@@ -13,6 +13,7 @@
 
 #include "framework/base/errors.h"
 #include "ps/metrics/metrics.h"
+#include "ps/transport/grpc_engine.h"
 #include "ps/transport/tcp_parts.h"
 
 namespace millrace::ps {
@@ -74,8 +75,8 @@ class TcpListener final : public Listener {
 };
 
 Status TcpListener::start(const Endpoint& endpoint) {
-  if (shared_->guests != nullptr) {
-    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->guests, handler_));
+  if (shared_->guests == TcpGuests::kGrpc) {
+    MILLRACE_ASSIGN_OR_RETURN(guests_, make_grpc_guests(shared_->options, handler_));
   }
   MILLRACE_ASSIGN_OR_RETURN(listener_, Socket::listen(endpoint));
   Endpoint got = endpoint;

@@ -1,0 +1,5 @@
+// A module that some other build made.
+extern "C" const char* millrace_module(const void** functions) {
+  *functions = nullptr;
+  return "0.0.0 of long ago";
+}
