@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/nn/few_places_loops.h"
 #include "kernels/cpu/nn/norm_columns.h"
 #include "kernels/cpu/unary.h"
 
@@ -17,6 +18,9 @@ struct WideLoops {
   void (*softmax_gradient)(const float* p, float* dp, int64_t count);
   NormForwardLoop norm_forward;
   NormBackwardLoop norm_backward;
+  FewPlacesLoop few_places_forward;
+  FewPlacesLoop few_places_data;
+  FewPlacesWeights few_places_weights;
 };
 
 /// Null if the processor, or the build, has none. Thread-safety: any.

@@ -37,7 +37,34 @@ norm_backward(const NormBackward& g, int64_t begin, int64_t end) {
   detail::norm_backward(g, begin, end);
 }
 
-constexpr WideLoops kLoops = {gelu, gelu_grad, softmax, softmax_grad, norm_forward, norm_backward};
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_forward(const PlaceSizes& sizes, const float* images, const float* weights,
+                   float* sums) {
+  detail::few_places_forward(sizes, images, weights, sums);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_data(const PlaceSizes& sizes, const float* images, const float* weights, float* sums) {
+  detail::few_places_data(sizes, images, weights, sums);
+}
+
+[[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
+few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs, const float* x,
+                   const float* y, float* weights) {
+  detail::few_places_weights(taps, tap_count, pairs, x, y, weights);
+}
+
+constexpr WideLoops kLoops = {
+    .gelu = gelu,
+    .gelu_grad = gelu_grad,
+    .masked_softmax = softmax,
+    .softmax_gradient = softmax_grad,
+    .norm_forward = norm_forward,
+    .norm_backward = norm_backward,
+    .few_places_forward = few_places_forward,
+    .few_places_data = few_places_data,
+    .few_places_weights = few_places_weights,
+};
 
 }  // namespace
 

@@ -312,6 +312,55 @@ block 0 {
               {{"x", {3, 16, 4, 4}}, {"y@GRAD", {3, 48, 2, 2}}}, {"y", "v@GRAD"});
 }
 
+// Images that are a few pixels large, by the eight and with some missing.
+TEST(Layouts, FewPlacesOfManyImages) {
+  const std::string forward = R"(# millrace program 1
+block 0 {
+  persist u: f32(32, 16, 1, 1)
+  persist w: f32(64, 32, 3, 3)
+  persist v: f32(64, 32, 1, 1)
+  persist bias: f32(64)
+  var x: f32(-1, 16, 4, 4)
+  var a: f32(-1, 32, 4, 4)
+  var c: f32(-1, 64, 2, 2)
+  var d: f32(-1, 64, 2, 2)
+  var e: f32(-1, 64, 2, 2)
+  var g: f32(-1, 64, 2, 2)
+  var y: f32(-1, 64, 2, 2)
+)";
+  const std::string ops = R"(
+  conv2d Input=x Filter=u -> Output=a
+  conv2d Input=a Filter=v -> Output=c {strides: [2, 2]}
+  conv2d Input=a Filter=w -> Output=d {strides: [2, 2], paddings: [1, 1]}
+  elementwise_add X=d Y=bias -> Out=e {axis: 1}
+  elementwise_add X=e Y=c -> Out=g
+  relu X=g -> Out=y
+)";
+  const std::string backward = R"(
+  var "y@GRAD": f32(-1, 64, 2, 2)
+  var "d@GRAD": f32(-1, 64, 2, 2)
+  var "w@GRAD": f32(64, 32, 3, 3)
+  var "v@GRAD": f32(64, 32, 1, 1)
+  var "a@1": f32(-1, 32, 4, 4)
+  var "a@2": f32(-1, 32, 4, 4)
+)" + ops + R"(
+  elementwise_mul X=y Y="y@GRAD" -> Out="d@GRAD"
+  conv2d_grad Input=a Filter=w Output@GRAD="d@GRAD" -> Filter@GRAD="w@GRAD" Input@GRAD="a@1" {strides: [2, 2], paddings: [1, 1]}
+  conv2d_grad Input=a Filter=v Output@GRAD="d@GRAD" -> Filter@GRAD="v@GRAD" Input@GRAD="a@2" {strides: [2, 2]}
+}
+)";
+  const Sets held = {{{"u", {32, 16, 1, 1}}, 0},
+                     {{"w", {64, 32, 3, 3}}, 0},
+                     {{"v", {64, 32, 1, 1}}, 0},
+                     {{"bias", {64}}, 0}};
+  for (const int64_t images : {8, 14, 3}) {
+    expect_same(forward + ops + "}\n", held, {{"x", {images, 16, 4, 4}}}, {"y"});
+    expect_same(forward + backward, held,
+                {{"x", {images, 16, 4, 4}}, {"y@GRAD", {images, 64, 2, 2}}},
+                {"y", "a@1", "a@2", "w@GRAD", "v@GRAD"});
+  }
+}
+
 // scale does not know layouts: it sees the filter row-major, and the convolution packs it again.
 TEST(Layouts, OpsThatDoNotKnowThemReadRowMajorElements) {
   std::string text = kTraining;

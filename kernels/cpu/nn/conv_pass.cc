@@ -122,7 +122,7 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   spec.accumulate = residual;
   spec.rectifier = fusion_.rectifier;
   spec.alpha = fusion_.alpha;
-  Prepared prepared{spec, std::nullopt, std::nullopt};
+  Prepared prepared{spec, std::nullopt, std::nullopt, std::nullopt};
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
     return prepared;
   auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
@@ -131,6 +131,11 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
       layouts.weights_grad->name() == FewPlaces::kFilterLayout)
     prepared.few_places = FewPlaces::plan(spec);
+  if (kind_ != Kind::kBackwardWeights && !attrs_.channels_last && layouts.free_result) {
+    prepared.few_places_images =
+        FewPlacesImages::plan(spec, kind_ == Kind::kForward ? FewPlacesImages::Kind::kForward
+                                                            : FewPlacesImages::Kind::kData);
+  }
   if (primitive.ok()) {
     prepared.primitive = std::move(primitive).value();
   } else if (primitive.status().code() != StatusCode::kUnimplemented) {
@@ -139,19 +144,50 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   return prepared;
 }
 
+namespace {
+
+// Images in whole blocks of 16 channels.
+bool is_blocked(const Tensor& images) {
+  const std::optional<ChannelBlocks> blocks = channel_blocks(images);
+  return blocks && blocks->lanes == 16 && blocks->padded() == blocks->channels;
+}
+bool is_filter_layout(const LayoutPtr& layout) {
+  return layout != nullptr && layout->name() == FewPlaces::kFilterLayout;
+}
+
+}  // namespace
+
 // False if the tensors are in other layouts.
 StatusOr<bool> ConvPass::run_few_places(CpuDevice& device, const FewPlaces& pass,
                                         const ConvTensors& t, const LayoutPtr& weights_grad) {
-  const auto is_blocked = [](const Tensor& images) {
-    const std::optional<ChannelBlocks> blocks = channel_blocks(images);
-    return blocks && blocks->lanes == 16 && blocks->padded() == blocks->channels;
-  };
-  if (weights_grad == nullptr || weights_grad->name() != FewPlaces::kFilterLayout ||
-      !is_blocked(t.src) || !is_blocked(t.dst))
-    return false;
+  if (!is_filter_layout(weights_grad) || !is_blocked(t.src) || !is_blocked(t.dst)) return false;
   const Dims dims(t.weights.dims().begin(), t.weights.dims().end());
   MILLRACE_RETURN_IF_ERROR(t.weights.resize(DType::kFloat32, dims, weights_grad));
   pass.run(device, stored<float>(t.src), stored<float>(t.dst), stored<float>(t.weights));
+  return true;
+}
+
+// The same.
+StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared& prepared,
+                                               const ConvTensors& t, const Layouts& layouts,
+                                               const Tensor* bias, Tensor* residual) const {
+  const bool forward = kind_ == Kind::kForward;
+  if (layouts.pack_weights && t.weights.layout() == nullptr && prepared.primitive) {
+    MILLRACE_RETURN_IF_ERROR(
+        bring_to(device, t.weights, prepared.primitive->layout(dnn::Arg::kWeights)));
+  }
+  Tensor& images = forward ? t.src : t.dst;
+  Tensor& result = forward ? t.dst : t.src;
+  if (!is_filter_layout(t.weights.layout()) || !is_blocked(images)) return false;
+  if (bias != nullptr &&
+      (bias->dtype() != DType::kFloat32 || bias->numel() != t.dst.dim(1) || bias->layout()))
+    return false;
+  MILLRACE_ASSIGN_OR_RETURN(const LayoutPtr layout,
+                            blocks_like(images.layout(), DType::kFloat32, result.dims()));
+  MILLRACE_RETURN_IF_ERROR(place_over(device, residual, layout, result));
+  MILLRACE_RETURN_IF_ERROR(prepared.few_places_images->run(
+      device, stored<float>(images), stored<float>(t.weights),
+      bias == nullptr ? nullptr : bias->data<float>(), stored<float>(result)));
   return true;
 }
 
@@ -244,6 +280,11 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
   if (prepared->few_places) {
     MILLRACE_ASSIGN_OR_RETURN(
         const bool done, run_few_places(device, *prepared->few_places, t, layouts.weights_grad));
+    if (done) return Ok();
+  }
+  if (prepared->few_places_images) {
+    MILLRACE_ASSIGN_OR_RETURN(const bool done,
+                              run_few_places_images(device, *prepared, t, layouts, bias, residual));
     if (done) return Ok();
   }
   return prepared->primitive

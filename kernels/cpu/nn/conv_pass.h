@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/nn/few_places.h"
+#include "kernels/cpu/nn/few_places_images.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/kernel.h"
@@ -65,12 +66,17 @@ class ConvPass {
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
-    std::optional<FewPlaces> few_places;      ///< instead, for tensors in the layout it wants
+    // Instead, for tensors in the layouts that they want.
+    std::optional<FewPlaces> few_places;
+    std::optional<FewPlacesImages> few_places_images;
   };
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                              bool bias, bool residual) const;
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
+  StatusOr<bool> run_few_places_images(CpuDevice& device, const Prepared& prepared,
+                                       const ConvTensors& t, const Layouts& layouts,
+                                       const Tensor* bias, Tensor* residual) const;
   Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const ConvTensors& t,
                        const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,

@@ -5,19 +5,22 @@
 
 #include <Eigen/Core>
 
+#include "kernels/cpu/wide_loops.h"
+
 namespace millrace::kernels {
 namespace {
 
 constexpr int64_t kLanes = 16;
 constexpr int64_t kMostPlaces = 4;
+constexpr int64_t kMostPlacesOfWide = 16;
 
 using Half = Eigen::Array<float, kLanes / 2, 1>;
 using In = Eigen::Map<const Half>;
 using Out = Eigen::Map<Half>;
 
 // Four rows of a block of the gradient: out[i][o] = sum of src[i] * dst[o] over pairs.
-template <typename Pair>
-void four_rows(const Pair* begin, const Pair* end, const float* src, const float* dst, float* out) {
+void four_rows(const PlacePair* begin, const PlacePair* end, const float* src, const float* dst,
+               float* out) {
   Half a0 = Half::Zero();
   Half a1 = Half::Zero();
   Half b0 = Half::Zero();
@@ -26,7 +29,7 @@ void four_rows(const Pair* begin, const Pair* end, const float* src, const float
   Half c1 = Half::Zero();
   Half d0 = Half::Zero();
   Half d1 = Half::Zero();
-  for (const Pair* pair = begin; pair != end; ++pair) {
+  for (const PlacePair* pair = begin; pair != end; ++pair) {
     const float* const x = src + pair->src;
     const Half y0 = In(dst + pair->dst);
     const Half y1 = In(dst + pair->dst + kLanes / 2);
@@ -57,7 +60,8 @@ std::optional<FewPlaces> FewPlaces::plan(const dnn::Convolution& spec) {
   const Dims& y = spec.dst.dims;
   const Dims& w = spec.weights.dims;
   if (spec.src.dtype != DType::kFloat32 || x.size() != 4 || w.size() != 4) return std::nullopt;
-  if (x[1] % kLanes != 0 || y[1] % kLanes != 0 || y[2] * y[3] > kMostPlaces) return std::nullopt;
+  const int64_t most = wide_loops() != nullptr ? kMostPlacesOfWide : kMostPlaces;
+  if (x[1] % kLanes != 0 || y[1] % kLanes != 0 || y[2] * y[3] > most) return std::nullopt;
   FewPlaces plan;
   plan.in_blocks_ = x[1] / kLanes;
   plan.out_blocks_ = y[1] / kLanes;
@@ -88,14 +92,20 @@ std::optional<FewPlaces> FewPlaces::plan(const dnn::Convolution& spec) {
 void FewPlaces::run(CpuDevice& device, const float* src, const float* diff_dst,
                     float* diff_weights) const {
   const auto taps = static_cast<int64_t>(taps_.size()) - 1;
+  const WideLoops* const wide = wide_loops();
   device.parallel_for(out_blocks_ * in_blocks_, 16, [&](int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const float* const x = src + block % in_blocks_ * src_plane_;
       const float* const y = diff_dst + block / in_blocks_ * dst_plane_;
+      if (wide != nullptr) {
+        wide->few_places_weights(taps_.data(), taps, pairs_.data(), x, y,
+                                 diff_weights + block * taps * kLanes * kLanes);
+        continue;
+      }
       for (int64_t tap = 0; tap < taps; ++tap) {
         float* const out = diff_weights + (block * taps + tap) * kLanes * kLanes;
-        const Pair* const first = pairs_.data() + taps_[static_cast<size_t>(tap)];
-        const Pair* const last = pairs_.data() + taps_[static_cast<size_t>(tap) + 1];
+        const PlacePair* const first = pairs_.data() + taps_[static_cast<size_t>(tap)];
+        const PlacePair* const last = pairs_.data() + taps_[static_cast<size_t>(tap) + 1];
         for (int64_t i = 0; i < kLanes; i += 4) four_rows(first, last, x + i, y, out + i * kLanes);
       }
     }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cpu/nn/few_places_loops.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/device.h"
 
@@ -18,7 +19,7 @@ namespace millrace::kernels {
 class FewPlaces {
  public:
   /// nullopt if the convolution is not of this kind: f32, two spatial dims, one group, channels in
-  /// whole blocks, at most four places.
+  /// whole blocks, at most four places, or 16 with vectors of 512 bits.
   static std::optional<FewPlaces> plan(const dnn::Convolution& spec);
   /// The layout of the filter by the name that oneDNN gives it.
   static constexpr const char* kFilterLayout = "ABcd16b16a";
@@ -26,17 +27,11 @@ class FewPlaces {
   void run(CpuDevice& device, const float* src, const float* diff_dst, float* diff_weights) const;
 
  private:
-  // Offsets of a pixel of src and of the place that it meets under one tap of the kernel, in blocks
-  // of channel 0.
-  struct Pair {
-    int32_t src;
-    int32_t dst;
-  };
   int64_t in_blocks_ = 0;
   int64_t out_blocks_ = 0;
   int64_t src_plane_ = 0;  // elements of a block of channels of one image
   int64_t dst_plane_ = 0;
-  std::vector<Pair> pairs_;
+  std::vector<PlacePair> pairs_;
   std::vector<size_t> taps_;  // where the pairs of each tap begin, and the end
 };
 

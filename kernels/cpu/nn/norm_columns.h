@@ -89,23 +89,26 @@ inline int64_t column_start(const ChannelBlocks& l, int64_t channel) {
   return channel / l.lanes * l.inner * l.lanes + channel % l.lanes;
 }
 
-/// body(offset, which) for all elements of a column; which is 0 to 3 by turns, so that as many sums
-/// can run side by side.
+/// body(offset, which) for the elements of a column in one image; which is 0 to 3 by turns, so that
+/// as many sums can run side by side.
 template <typename Body>
-[[gnu::always_inline]] inline void for_column(const ChannelBlocks& l, int64_t first, Body&& body) {
-  const int64_t image = l.padded() * l.inner;
+[[gnu::always_inline]] inline void for_image(const ChannelBlocks& l, int64_t first, Body&& body) {
   const int64_t lanes = l.lanes;
-  for (int64_t n = 0; n < l.outer; ++n) {
-    int64_t at = first + n * image;
-    int64_t i = 0;
-    for (; i + 4 <= l.inner; i += 4, at += 4 * lanes) {
-      body(at, std::integral_constant<int, 0>());
-      body(at + lanes, std::integral_constant<int, 1>());
-      body(at + 2 * lanes, std::integral_constant<int, 2>());
-      body(at + 3 * lanes, std::integral_constant<int, 3>());
-    }
-    for (; i < l.inner; ++i, at += lanes) body(at, std::integral_constant<int, 0>());
+  int64_t at = first;
+  int64_t i = 0;
+  for (; i + 4 <= l.inner; i += 4, at += 4 * lanes) {
+    body(at, std::integral_constant<int, 0>());
+    body(at + lanes, std::integral_constant<int, 1>());
+    body(at + 2 * lanes, std::integral_constant<int, 2>());
+    body(at + 3 * lanes, std::integral_constant<int, 3>());
   }
+  for (; i < l.inner; ++i, at += lanes) body(at, std::integral_constant<int, 0>());
+}
+/// body(offset of the column) for all images.
+template <typename Body>
+[[gnu::always_inline]] inline void for_images(const ChannelBlocks& l, int64_t first, Body&& body) {
+  const int64_t image = l.padded() * l.inner;
+  for (int64_t n = 0; n < l.outer; ++n) body(first + n * image);
 }
 
 template <int kWidth>
@@ -114,16 +117,25 @@ inline void column_moments(const ChannelBlocks& l, int64_t first, const float* x
   using L = Lanes<kWidth>;
   using V = typename L::Vector;
   const float share = 1.0F / static_cast<float>(l.outer * l.inner);
-  V sums[4] = {};
-  for_column(l, first, [&](int64_t at, auto which) { sums[which] += L::in(x + at); });
-  const V middle = ((sums[0] + sums[1]) + (sums[2] + sums[3])) * share;
-  V squares[4] = {};
-  for_column(l, first, [&](int64_t at, auto which) {
-    const V distance = L::in(x + at) - middle;
-    squares[which] += distance * distance;
+  // image by image, so that errors of rounding stay small
+  V total{};
+  for_images(l, first, [&](int64_t image) {
+    V sums[4] = {};
+    for_image(l, image, [&](int64_t at, auto which) { sums[which] += L::in(x + at); });
+    total += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  });
+  const V middle = total * share;
+  V spread{};
+  for_images(l, first, [&](int64_t image) {
+    V squares[4] = {};
+    for_image(l, image, [&](int64_t at, auto which) {
+      const V distance = L::in(x + at) - middle;
+      squares[which] += distance * distance;
+    });
+    spread += (squares[0] + squares[1]) + (squares[2] + squares[3]);
   });
   L::out(mean) = middle;
-  L::out(variance) = ((squares[0] + squares[1]) + (squares[2] + squares[3])) * share;
+  L::out(variance) = spread * share;
 }
 
 template <int kWidth, bool kSummand, bool kRelu>
@@ -137,11 +149,13 @@ inline void column_affine(const NormForward& f, int64_t first, const float* mean
   const float* const x = f.x;
   const float* const z = f.z;
   float* const y = f.y;
-  for_column(f.l, first, [&](int64_t at, auto) {
-    V value = (L::in(x + at) - middle) * times + plus;
-    if constexpr (kSummand) value += L::in(z + at);
-    if constexpr (kRelu) value = value > 0.0F ? value : V{};
-    L::out(y + at) = value;
+  for_images(f.l, first, [&](int64_t image) {
+    for_image(f.l, image, [&](int64_t at, auto) {
+      V value = (L::in(x + at) - middle) * times + plus;
+      if constexpr (kSummand) value += L::in(z + at);
+      if constexpr (kRelu) value = value > 0.0F ? value : V{};
+      L::out(y + at) = value;
+    });
   });
 }
 
@@ -203,19 +217,25 @@ inline void backward_column(const NormBackward& given, int64_t channel) {
   float mean[kWidth] = {};
   std::copy_n(g.mean + channel, count, mean);
   const V middle = L::in(mean);
-  V sums[4] = {};
-  V products[4] = {};
-  for_column(g.l, first, [&](int64_t at, auto which) {
-    V value;
-    incoming<kWidth, kMask, kMore>(g, at, value);
-    sums[which] += value;
-    products[which] += value * (L::in(g.x + at) - middle);
-    if constexpr (kStore) L::out(g.dz + at) = value;
+  V total{};
+  V product{};
+  for_images(g.l, first, [&](int64_t image) {
+    V sums[4] = {};
+    V products[4] = {};
+    for_image(g.l, image, [&](int64_t at, auto which) {
+      V value;
+      incoming<kWidth, kMask, kMore>(g, at, value);
+      sums[which] += value;
+      products[which] += value * (L::in(g.x + at) - middle);
+      if constexpr (kStore) L::out(g.dz + at) = value;
+    });
+    total += (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    product += (products[0] + products[1]) + (products[2] + products[3]);
   });
   float dbias[kWidth];
   float dscale[kWidth];
-  L::out(dbias) = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  L::out(dscale) = (products[0] + products[1]) + (products[2] + products[3]);
+  L::out(dbias) = total;
+  L::out(dscale) = product;
   float factor[kWidth] = {};
   float shift[kWidth] = {};
   float tilt[kWidth] = {};
@@ -234,14 +254,16 @@ inline void backward_column(const NormBackward& given, int64_t channel) {
   const V times = L::in(factor);
   const V less = L::in(shift);
   const V slope = L::in(tilt);
-  for_column(g.l, first, [&](int64_t at, auto) {
-    V value;
-    if constexpr (kStore) {
-      value = L::in(g.dz + at);
-    } else {
-      incoming<kWidth, kMask, kMore>(g, at, value);
-    }
-    L::out(g.dx + at) = times * (value - less - (L::in(g.x + at) - middle) * slope);
+  for_images(g.l, first, [&](int64_t image) {
+    for_image(g.l, image, [&](int64_t at, auto) {
+      V value;
+      if constexpr (kStore) {
+        value = L::in(g.dz + at);
+      } else {
+        incoming<kWidth, kMask, kMore>(g, at, value);
+      }
+      L::out(g.dx + at) = times * (value - less - (L::in(g.x + at) - middle) * slope);
+    });
   });
 }
 
