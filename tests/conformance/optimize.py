@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Runs every program with and without --optimize: what is fetched and what stays must be equal but for rounding.
+
+    optimize.py --bin build/ci/tools/run-program --shared ../shared [--only SUBSTR] [--threads 2]
+
+Programs: the bench programs (training steps and inference), the training references, the real models. The first steps only,
+because training multiplies rounding. A tensor passes if its largest difference is at most 1e-4 of its largest element for
+inference and 1e-3 for training. Needs numpy. Exit status: 0 all equal, 1 some differ, 2 nothing could be run.
+"""
+import argparse
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench"))
+from run_step import batch  # noqa: E402
+
+BENCH_ROWS = 4
+STEPS = 3
+
+
+def bench_jobs(folder):
+    with open(os.path.join(folder, "net.json"), encoding="utf-8") as file:
+        net = json.load(file)
+    startup = os.path.join(folder, "startup.pb")
+    start = ["--startup", startup] if os.path.exists(startup) else []
+    if net.get("loss"):
+        yield "train", 1e-3, batch(net, BENCH_ROWS, False), [
+            "--program", os.path.join(folder, "main.pb"), *start, "--fetch", net["loss"], "--steps", str(STEPS)]
+    infer = os.path.join(folder, "infer.pb")
+    if os.path.exists(infer):
+        yield "infer", 1e-4, batch(net, BENCH_ROWS, True), ["--program", infer, *start]
+
+
+def training_jobs(folder):
+    with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+        config = json.load(file)
+    yield "train", 1e-3, None, [
+        "--program", os.path.join(folder, "main.pb"), "--params", os.path.join(folder, "init.npz"), "--feed-steps",
+        os.path.join(folder, "feeds.npz"), "--fetch", ",".join(config["losses"]), "--steps", str(STEPS)]
+
+
+def model_jobs(folder):
+    with open(os.path.join(folder, "case.json"), encoding="utf-8") as file:
+        case = json.load(file)
+    if case.get("kind") == "training program" or "fetch" not in case or any("file" not in feed for feed in case["feed"]):
+        return
+    feeds = {}
+    for feed in case["feed"]:
+        feeds[feed["name"]] = np.load(os.path.join(folder, feed["file"]))
+        for level, offsets in enumerate(feed.get("lod_offsets") or []):
+            feeds[f"{feed['name']}.lod{level}"] = np.array(offsets, np.int64)
+    yield "infer", 1e-4, feeds, ["--model-dir", folder]
+
+
+def run(args, job, feeds, optimize, work):
+    out = os.path.join(work, f"out_{optimize}.npz")
+    kept = os.path.join(work, f"kept_{optimize}.npz")
+    command = [args.bin, *job, "--optimize", optimize, "--threads", str(args.threads), "--seed", "3", "--output", out, "--force", "-q"]
+    if "--model-dir" not in job:
+        command += ["--save-persistables", kept]
+    if feeds is not None:
+        path = os.path.join(work, "feeds.npz")
+        np.savez(path, **feeds)
+        command += ["--feed", path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.returncode:
+        return None, done.stderr.strip()
+    values = {}
+    for path in (out, kept):
+        if os.path.exists(path):
+            with np.load(path) as file:
+                values.update({(os.path.basename(path)[:3], name): file[name] for name in file.files})
+    return values, ""
+
+
+def difference(plain, fast, limit):
+    if plain.keys() != fast.keys():
+        return f"other names: {sorted(plain.keys() ^ fast.keys())[:3]}"
+    for name, want in plain.items():
+        got = fast[name]
+        if got.shape != want.shape or got.dtype != want.dtype:
+            return f"{name[1]}: {got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+        if want.size == 0 or want.dtype.kind not in "fiub":
+            continue
+        a, b = want.astype("f8"), got.astype("f8")
+        if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return f"{name[1]}: not finite in other places"
+        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+        # Adam makes steps of one size from gradients that are nothing but rounding
+        scale = max(np.abs(a).max(initial=0), 0.1 if limit > 1e-4 else 1e-6)
+        if a.size and np.abs(a - b).max() > limit * scale:
+            return f"{name[1]}: differs by {np.abs(a - b).max():.3g} where the largest element is {scale:.3g}"
+    return None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin", required=True)
+    parser.add_argument("--shared", required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    args = parser.parse_args()
+    kinds = [("bench/programs/*/net.json", bench_jobs), ("goldens/training/*/config.json", training_jobs),
+             ("models/*/case.json", model_jobs)]
+    passed = failed = 0
+    for pattern, jobs in kinds:
+        for path in sorted(glob.glob(os.path.join(args.shared, pattern))):
+            folder = os.path.dirname(path)
+            if args.only not in folder:
+                continue
+            for mode, limit, feeds, job in jobs(folder):
+                with tempfile.TemporaryDirectory() as work:
+                    plain, error = run(args, job, feeds, "false", work)
+                    fast, other = run(args, job, feeds, "true", work) if plain is not None else (None, "")
+                    verdict = error or other or difference(plain, fast, limit)
+                passed += verdict is None
+                failed += verdict is not None
+                print(f"{'pass' if verdict is None else 'FAIL'}  {os.path.basename(folder)} {mode}{'' if verdict is None else ': ' + verdict}", flush=True)
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(2 if passed + failed == 0 else failed > 0)
+
+
+if __name__ == "__main__":
+    main()
