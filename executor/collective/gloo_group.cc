@@ -14,10 +14,12 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/unbound_buffer.h>
 #include <llvm/ADT/STLFunctionalExtras.h>
 #include <signal.h>
 
 #include "executor/collective/engines.h"
+#include "executor/collective/pairwise_group.h"
 #include "executor/collective/roll_call.h"
 #include "framework/base/errors.h"
 #include "framework/base/module.h"
@@ -116,10 +118,11 @@ gloo::AllreduceOptions::Func combiner(DType dtype, Reduction reduction) {
   };
 }
 
-class GlooGroup final : public CollectiveGroup {
+// Gloo has algorithms of its own for most calls; what it lacks is done in exchanges of two ranks.
+class GlooGroup final : public PairwiseGroup {
  public:
   GlooGroup(const GroupSettings& settings, GlooPlace place)
-      : CollectiveGroup(settings), place_(std::move(place)) {}
+      : PairwiseGroup(settings), place_(std::move(place)) {}
 
   Status connect(std::shared_ptr<gloo::transport::Device> device) {
     return guarded("finding the others", place_.join_timeout_ms, [&] {
@@ -227,16 +230,6 @@ class GlooGroup final : public CollectiveGroup {
     });
   }
 
-  // Gloo has none of this form; every rank gets the whole and keeps its piece.
-  Status do_reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
-                           Reduction reduction) override {
-    const int64_t piece = count * dtype_size(dtype);
-    scratch_.assign(all, all + piece * size());
-    MILLRACE_RETURN_IF_ERROR(do_all_reduce(dtype, scratch_.data(), count * size(), reduction));
-    std::memcpy(part, scratch_.data() + piece * rank(), static_cast<size_t>(piece));
-    return Ok();
-  }
-
   Status do_barrier() override {
     return call("barrier", [&] {
       gloo::BarrierOptions options(context_);
@@ -245,20 +238,24 @@ class GlooGroup final : public CollectiveGroup {
     });
   }
 
-  Status do_send(const std::byte* data, int64_t bytes, int to) override {
-    return call("send", [&] {
-      auto buffer =
-          context_->createUnboundBuffer(const_cast<std::byte*>(data), static_cast<size_t>(bytes));
-      buffer->send(to, kMessageSlot);
-      buffer->waitSend(milliseconds(timeout_ms()));
-    });
-  }
-
-  Status do_receive(std::byte* data, int64_t bytes, int from) override {
-    return call("receive", [&] {
-      auto buffer = context_->createUnboundBuffer(data, static_cast<size_t>(bytes));
-      buffer->recv(from, kMessageSlot);
-      buffer->waitRecv(milliseconds(timeout_ms()));
+  // Messages between two ranks arrive in their order.
+  Status exchange(const Exchange& bytes) override {
+    return call("an exchange of messages", [&] {
+      using Buffer = std::unique_ptr<gloo::transport::UnboundBuffer>;
+      Buffer in;
+      Buffer out;
+      if (bytes.from >= 0) {
+        in = context_->createUnboundBuffer(bytes.in, static_cast<size_t>(bytes.in_bytes));
+        in->recv(bytes.from, kMessageSlot);
+      }
+      if (bytes.to >= 0) {
+        // Gloo only reads what it sends
+        out = context_->createUnboundBuffer(const_cast<std::byte*>(bytes.out),
+                                            static_cast<size_t>(bytes.out_bytes));
+        out->send(bytes.to, kMessageSlot);
+        out->waitSend(milliseconds(timeout_ms()));
+      }
+      if (in != nullptr) in->waitRecv(milliseconds(timeout_ms()));
     });
   }
 

@@ -106,12 +106,53 @@ TEST_P(ProcessGroup, LeavesNothingBehind) {
 INSTANTIATE_TEST_SUITE_P(Engines, ProcessGroup, testing::Values("shm", "gloo"),
                          [](const auto& engine) { return engine.param; });
 
-TEST(Mpirun, AnswersEveryCall) {
-  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
-  if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+class Mpirun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+    if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
+  }
+  static Process start(const std::string& check, const std::string& size, int timeout_ms) {
+    return Process({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size, program(),
+                    check, "0", size, "mpi", "", std::to_string(timeout_ms)});
+  }
+};
+
+// Signals rank 1 in the midst of a job; what the job has written when mpirun has ended.
+std::string output_after(Process job, int signal) {
+  const std::string says = "rank 1 is pid ";
+  EXPECT_TRUE(job.has_written(says, kPatienceMs)) << job.output();
+  EXPECT_TRUE(job.has_written("step 5", kPatienceMs)) << job.output();
+  std::string text = job.output();
+  const size_t found = text.find(says);
+  if (found == std::string::npos) return text;
+  const int pid = std::atoi(text.c_str() + found + says.size());
+  EXPECT_GT(pid, 1);
+  if (pid > 1) kill(pid, signal);
+  const int code = job.wait(30'000);
+  text = job.output();
+  EXPECT_NE(code, -1) << "mpirun still runs\n" << text;
+  EXPECT_NE(code, 0) << text;
+  return text;
+}
+
+// mpirun notices that a rank has ended, and ends the others.
+TEST_F(Mpirun, EndsTheJobWhenARankIsKilled) {
+  EXPECT_THAT(output_after(start("steps", "3", kTimeoutMs), SIGKILL), HasSubstr("process rank 1"));
+}
+
+// Nobody but the others notices a rank that is stopped.
+TEST_F(Mpirun, NamesARankThatIsStopped) {
+  for (const char* const check : {"steps", "large-steps"}) {
+    EXPECT_THAT(output_after(start(check, "3", kTimeoutMs), SIGSTOP),
+                testing::AllOf(HasSubstr("lost rank 1"), HasSubstr("no answer within"),
+                               HasSubstr("again: error: the group of ranks is broken")));
+  }
+}
+
+TEST_F(Mpirun, AnswersEveryCall) {
   for (const char* const size : {"2", "3"}) {
-    Process job({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size, program(), "suite",
-                 "0", size, "mpi", "", "30000"});
+    Process job = start("suite", size, 30'000);
     EXPECT_EQ(job.wait(kPatienceMs), 0) << job.output();
     EXPECT_THAT(job.output(), HasSubstr("engine mpi"));
     EXPECT_THAT(job.output(), HasSubstr("all fine"));

@@ -1,7 +1,7 @@
 // One rank of a group of processes, for tests:
 //   collective_rank CHECK rank size engine endpoints timeout_ms [folder]
 // CHECK is suite, steps (an all_reduce again and again, a line each), large-steps, or absent
-// (others never come). many).
+// (others never come).
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +11,7 @@
 
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
+#include <unistd.h>
 
 #include "executor/collective/open_group.h"
 #include "tests/executor/collective/group_checks.h"
@@ -25,9 +26,12 @@ void say(const std::string& line) {
   std::fflush(stdout);
 }
 
+// Longer than any test waits, so that a rank which nobody ends does not stay.
+constexpr int kMostSteps = 30'000;
+
 int run_steps(CollectiveGroup& group, int64_t count) {
   std::vector<float> data(static_cast<size_t>(count), 1.0F);
-  for (int step = 0;; ++step) {
+  for (int step = 0; step < kMostSteps; ++step) {
     const Status status = group.all_reduce(millrace::DType::kFloat32,
                                            reinterpret_cast<std::byte*>(data.data()), count);
     if (!status.ok()) {
@@ -40,6 +44,7 @@ int run_steps(CollectiveGroup& group, int64_t count) {
     say("step " + std::to_string(step));
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
+  return 1;
 }
 
 int run(const std::string& check, const millrace::executor::GroupOptions& options) {
@@ -49,6 +54,7 @@ int run(const std::string& check, const millrace::executor::GroupOptions& option
     return 5;
   }
   say("engine " + std::string((*group)->engine()));
+  say("rank " + std::to_string((*group)->rank()) + " is pid " + std::to_string(getpid()));
   if (check == "steps") return run_steps(**group, 1000);
   if (check == "large-steps") return run_steps(**group, 500'000);
   std::string problem = millrace::executor::check_group(**group);
