@@ -214,7 +214,8 @@ Status infer(Step& step, Value* const* table) {
   return Ok();
 }
 
-// Moves the content of an input away if giving it the type and dims of the output would lose it.
+// Moves the content of an input away if giving it the kind, type and dims of the output would lose
+// it.
 bool move_apart(Step& step, Value* const* table) {
   bool moved = false;
   for (const Step::Shared& shared : step.shared) {
@@ -222,9 +223,11 @@ bool move_apart(Step& step, Value* const* table) {
       if (result.output != shared.output) continue;
       Value& value = *table[step.inputs[shared.input]];
       const auto* const tensor = value.get_if<Tensor>();
-      if (tensor == nullptr || (result.sized && tensor->dtype() == result.dtype &&
-                                tensor->dims() == llvm::ArrayRef<int64_t>(result.dims)))
-        continue;
+      const bool stays = tensor == nullptr
+                             ? value.holds<std::monostate>()
+                             : result.sized && tensor->dtype() == result.dtype &&
+                                   tensor->dims() == llvm::ArrayRef<int64_t>(result.dims);
+      if (stays) continue;
       std::swap(value, *table[shared.spare]);
       moved = true;
     }

@@ -7,6 +7,7 @@
 
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
+#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
 
 namespace millrace::executor {
@@ -109,6 +110,33 @@ Status check_loss(const ParallelOptions& options, const Program& program) {
   return Ok();
 }
 
+// Updates come once a step, after the last micro-batch.
+Status check_micro_batches(const ParallelOptions& options, const Program& program) {
+  const BuildStrategy& build = options.build_strategy;
+  if (build.micro_batches < 1)
+    return InvalidArgument("micro_batches must be at least 1, found {}", build.micro_batches);
+  if (build.micro_batches == 1) return Ok();
+  if (build.gradient_scale_strategy == GradientScale::kCustomized) {
+    return InvalidArgument(
+        "micro_batches {} and gradient_scale_strategy customized exclude each other",
+        build.micro_batches);
+  }
+  bool has_updated = false;
+  for (const Op& op : program.root().ops()) {
+    const int32_t bits = transpiler::role::of(op);
+    if (bits == transpiler::role::kUnspecified) continue;
+    if (has_updated && (bits & transpiler::role::kBackward) != 0) {
+      return InvalidArgument(
+                 "micro_batches {}: the program computes gradients after an update, from what that "
+                 "has changed; updates are made once, after the last micro-batch",
+                 build.micro_batches)
+          .at(op.location());
+    }
+    has_updated |= (bits & transpiler::role::kOptimize) != 0;
+  }
+  return Ok();
+}
+
 Status check_ops(const Program& program) {
   if (program.root().op_count() == 0)
     return {StatusCode::kInvalidArgument, "the program has no ops"};
@@ -131,13 +159,7 @@ Status check_options(const ParallelOptions& options, const Program& program) {
   MILLRACE_RETURN_IF_ERROR(refuse_unsupported(build));
   MILLRACE_RETURN_IF_ERROR(check_execution(options.exec_strategy));
   MILLRACE_RETURN_IF_ERROR(check_trainers(options));
-  if (build.micro_batches < 1)
-    return InvalidArgument("micro_batches must be at least 1, found {}", build.micro_batches);
-  if (build.micro_batches > 1 && build.gradient_scale_strategy == GradientScale::kCustomized) {
-    return InvalidArgument(
-        "micro_batches {} and gradient_scale_strategy customized exclude each other",
-        build.micro_batches);
-  }
+  MILLRACE_RETURN_IF_ERROR(check_micro_batches(options, program));
   if (build.bucket_bytes < 0)
     return InvalidArgument("bucket_bytes must not be negative, found {}", build.bucket_bytes);
   if (options.share_vars_from != nullptr) {

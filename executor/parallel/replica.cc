@@ -72,6 +72,12 @@ void Replica::bind() {
   locals_ = std::make_unique<Scope>(&scope_);
   runner_->bind(*locals_);
   if (options_.shares_memory) runner_->plan_memory(options_.in_place);
+  // rates of the first micro-batch serve the update after the last one
+  for (const unsigned step : schedule_.set_bits()) {
+    if (options_.micro_batches == 1) break;
+    for (const llvm::StringRef name : runner_->steps()[step].op->output_names())
+      runner_->keep(name);
+  }
   fed_.clear();
 }
 

@@ -51,10 +51,10 @@ class DataParallel final : public Pass {
     ExchangeInserter inserter(program.root(), settings_);
     inserter.insert(grads);
     if (divided) {
+      inserter.broadcast(ownership.sent);
       for (const auto& [op, owner] : ownership.owner_of) {
         if (owner != device_) program.root().erase(*op);
       }
-      inserter.broadcast(ownership.sent);
       if (ownership.needs_all)
         context.remarks.emplace_back(
             "an optimizer op reads gradients of several owners: every "

@@ -5,16 +5,12 @@
 #include "transpiler/distribute/roles.h"
 
 namespace millrace::transpiler {
-namespace {
 
-// Ops with sub-blocks may use any var.
 bool has_block(const Op& op) {
   return std::any_of(op.attrs().begin(), op.attrs().end(), [](const Attr& attr) {
     return attr.value.kind() == AttrKind::kBlock || attr.value.kind() == AttrKind::kBlocks;
   });
 }
-
-}  // namespace
 
 Op& ExchangeInserter::emit(llvm::StringRef type, Op* where, const Bucket& bucket) {
   Op& op = block_.insert_before(where, type);
@@ -104,24 +100,29 @@ void ExchangeInserter::insert(const std::vector<ParallelGrad>& grads) {
   settle_all(nullptr);
 }
 
-void ExchangeInserter::broadcast(const std::vector<std::vector<std::string>>& sent) {
-  for (size_t root = 0; root < sent.size(); ++root) {
-    std::map<DType, Bucket> buckets;
-    for (const std::string& name : sent[root]) {
-      Bucket& bucket = buckets[block_.find_var(name)->dtype()];
-      bucket.kind = "broadcast";
-      bucket.root = static_cast<int>(root);
-      bucket.role = role::kOptimize;
-      bucket.vars.push_back(name);
-      if (settings_.fuse_broadcasts) continue;
-      begin(std::move(bucket), nullptr);
-      bucket = Bucket();
-    }
-    for (auto& [dtype, bucket] : buckets) {
-      if (!bucket.vars.empty()) begin(std::move(bucket), nullptr);
-    }
+void ExchangeInserter::broadcast_before(Op* where, llvm::ArrayRef<SentVar> sent) {
+  std::map<std::pair<int, DType>, Bucket> buckets;
+  for (const SentVar& var : sent) {
+    const DType dtype = block_.find_var(var.name)->dtype();
+    Bucket alone;
+    Bucket& bucket = settings_.fuse_broadcasts ? buckets[{var.owner, dtype}] : alone;
+    bucket.kind = "broadcast";
+    bucket.root = var.owner;
+    bucket.role = role::kOptimize;
+    bucket.vars.push_back(var.name);
+    if (!settings_.fuse_broadcasts) begin(std::move(alone), where);
   }
-  settle_all(nullptr);
+  for (auto& [key, bucket] : buckets) begin(std::move(bucket), where);
+  settle_all(where);
+}
+
+void ExchangeInserter::broadcast(llvm::ArrayRef<SentVar> sent) {
+  while (!sent.empty()) {
+    Op* const where = sent.front().before;
+    const auto group = sent.take_while([&](const SentVar& var) { return var.before == where; });
+    broadcast_before(where, group);
+    sent = sent.drop_front(group.size());
+  }
 }
 
 }  // namespace millrace::transpiler

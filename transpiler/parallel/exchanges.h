@@ -5,11 +5,16 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/StringMap.h>
 
 #include "transpiler/parallel/gradients.h"
+#include "transpiler/parallel/owners.h"
 
 namespace millrace::transpiler {
+
+/// Ops with sub-blocks may use any var.
+bool has_block(const Op& op);
 
 /// How gradients go into buckets.
 struct ExchangeSettings {
@@ -29,9 +34,8 @@ class ExchangeInserter {
       : block_(block), settings_(settings) {}
 
   void insert(const std::vector<ParallelGrad>& grads);
-  /// At the end of the block: the vars that each device has updated become those of all.
-  /// \param sent  by device
-  void broadcast(const std::vector<std::vector<std::string>>& sent);
+  /// The vars that one device has updated become those of all, where that is needed.
+  void broadcast(llvm::ArrayRef<SentVar> sent);
   /// Exchanges made so far.
   [[nodiscard]] int count() const { return count_; }
 
@@ -51,6 +55,7 @@ class ExchangeInserter {
   void end(Bucket& bucket, Op* where);
   void settle(const Op& op);
   void settle_all(Op* where);
+  void broadcast_before(Op* where, llvm::ArrayRef<SentVar> sent);
   Op& emit(llvm::StringRef type, Op* where, const Bucket& bucket);
 
   Block& block_;

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <set>
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/StringMap.h>
 
 #include "transpiler/distribute/roles.h"
+#include "transpiler/parallel/exchanges.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -57,25 +59,59 @@ void divide_only_updates(Block& block, const std::vector<ParallelGrad>& grads, O
   }
 }
 
-void find_sent(Block& block, int devices, Ownership& result) {
-  result.sent.assign(static_cast<size_t>(devices), {});
-  std::set<std::string> seen;
-  for (Op& op : block.ops()) {
-    const auto owner = result.owner_of.find(&op);
-    if (owner == result.owner_of.end()) continue;
-    for (const llvm::StringRef name : op.output_names()) {
-      const auto readers = block.readers_of(name);
-      const bool is_read = std::any_of(readers.begin(), readers.end(), [&](Op* reader) {
-        const auto found = result.owner_of.find(reader);
-        return found == result.owner_of.end() || found->second != owner->second;
-      });
-      const Var* const var = block.find_var(name);
-      if (!is_read || var == nullptr || !var->persistable() || !seen.insert(name.str()).second)
+// Which vars reach others when. A program may read what it has updated before the step ends: with a
+// second loss, whose gradients come after the update for the first.
+class SentFinder {
+ public:
+  SentFinder(Block& block, Ownership& result) : block_(block), result_(result) {}
+
+  void run() {
+    for (Op& op : block_.ops()) {
+      const auto found = result_.owner_of.find(&op);
+      const int owner = found == result_.owner_of.end() ? kAll : found->second;
+      send_to(op, owner);
+      if (owner != kAll) note_writes(op, owner);
+    }
+    for (const auto& [name, owner] : pending_)
+      if (is_read_by_others(name, owner)) result_.sent.push_back({name, owner, nullptr});
+  }
+
+ private:
+  static constexpr int kAll = -1;
+  using Pending = std::vector<std::pair<std::string, int>>;  // name and owner, in order of writing
+
+  void send_to(Op& op, int reader) {
+    const bool reads_all = has_block(op);
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      if (it->second == reader || !(reads_all || op.reads(it->first))) {
+        ++it;
         continue;
-      result.sent[static_cast<size_t>(owner->second)].push_back(name.str());
+      }
+      result_.sent.push_back({it->first, it->second, &op});
+      it = pending_.erase(it);
     }
   }
-}
+
+  void note_writes(Op& op, int owner) {
+    for (const llvm::StringRef name : op.output_names()) {
+      const Var* const var = block_.find_var(name);
+      const std::pair<std::string, int> entry(name.str(), owner);
+      if (var != nullptr && var->persistable() && !llvm::is_contained(pending_, entry))
+        pending_.push_back(entry);
+    }
+  }
+
+  bool is_read_by_others(const std::string& name, int owner) {
+    return llvm::any_of(block_.readers_of(name), [&](Op* reader) {
+      const auto found = result_.owner_of.find(reader);
+      return found == result_.owner_of.end() || found->second != owner;
+    });
+  }
+
+  Block& block_;
+  Ownership& result_;
+  Pending pending_;
+};
 
 }  // namespace
 
@@ -88,7 +124,7 @@ Ownership divide_updates(Program& program, std::vector<ParallelGrad>& grads, int
     result.needs_all = true;
     divide_only_updates(block, grads, result);
   }
-  find_sent(block, devices, result);
+  SentFinder(block, result).run();
   if (result.needs_all) {
     for (ParallelGrad& grad : grads) grad.owner = -1;
   }

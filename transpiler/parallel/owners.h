@@ -8,6 +8,13 @@
 
 namespace millrace::transpiler {
 
+/// A var that one device has written and others read.
+struct SentVar {
+  std::string name;
+  int owner = 0;
+  Op* before = nullptr;  ///< the first op that reads it in the same step; null: the next step does
+};
+
 /// Who updates what in Reduce mode.
 struct Ownership {
   /// True if some op needs gradients of several owners (a norm over all of them): then every device
@@ -15,9 +22,8 @@ struct Ownership {
   bool needs_all = false;
   /// Device that runs an optimizer op alone; ops that are not here run on all devices.
   std::map<Op*, int> owner_of;
-  /// By owner: vars that only it writes and others read, in order of writing. They are sent to the
-  /// others at the end of the step.
-  std::vector<std::vector<std::string>> sent;
+  /// What owners send to the others, in the order in which it is needed.
+  std::vector<SentVar> sent;
 };
 
 /// Gives each gradient to the device with the fewest elements so far (of equals, the first), in

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "executor/collective/group_link.h"
 #include "executor/collective/shared_group.h"
+#include "tests/executor/parallel/memory_use.h"
 #include "tests/executor/parallel/small_job.h"
 
 namespace millrace::executor {
@@ -208,14 +208,6 @@ TEST(BuildStrategyTest, FusionFieldsDoNotChangeLosses) {
       EXPECT_EQ(job.train(kSteps, 8), expected) << name;
     }
   }
-}
-
-int64_t resident_kb() {
-  std::ifstream file("/proc/self/statm");
-  int64_t pages = 0;
-  int64_t resident = 0;
-  file >> pages >> resident;
-  return resident * 4;
 }
 
 // The short form; MILLRACE_LONG_RUNS in the environment says how many.
