@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/commit.h"
 #include "io/checkpoint/data_file.h"
 #include "io/checkpoint/plan.h"
@@ -16,61 +17,6 @@ namespace millrace::io {
 namespace {
 
 using Kind = StoredTensor::Kind;
-
-// Bytes of a box of a stored tensor, in order, through a buffer.
-class BoxStream {
- public:
-  BoxStream(const Checkpoint& from, const StoredTensor& tensor, Box box, uint64_t max_bytes)
-      : from_(from), tensor_(tensor), box_(std::move(box)), max_bytes_(max_bytes) {
-    // The outermost axis that can be cut.
-    while (axis_ + 1 < box_.shape.size() && box_.shape[axis_] == 1) ++axis_;
-  }
-
-  Status read(uint64_t offset, std::span<std::byte> to) {
-    while (!to.empty()) {
-      if (offset < begin_ || offset >= begin_ + buffer_.size()) {
-        MILLRACE_RETURN_IF_ERROR(fill(offset));
-      }
-      const size_t at = offset - begin_;
-      const size_t size = std::min(to.size(), buffer_.size() - at);
-      std::memcpy(to.data(), buffer_.data() + at, size);
-      to = to.subspan(size);
-      offset += size;
-    }
-    const auto all = static_cast<uint64_t>(box_.numel() * dtype_size(tensor_.dtype));
-    if (offset == all) std::vector<std::byte>().swap(buffer_);  // one stream at a time has memory
-    return Ok();
-  }
-
- private:
-  // The next group of rows from the byte on, as many as the buffer may have.
-  Status fill(uint64_t offset) {
-    Box part = box_;
-    const auto all = static_cast<uint64_t>(box_.numel() * dtype_size(tensor_.dtype));
-    if (box_.shape.empty()) {
-      begin_ = 0;
-      buffer_.resize(all);
-      return from_.read_box(tensor_.name, part, buffer_);
-    }
-    const auto rows = static_cast<uint64_t>(box_.shape[axis_]);
-    const uint64_t row_bytes = all / rows;
-    const uint64_t first = offset / row_bytes;
-    const uint64_t count = std::min(rows - first, std::max<uint64_t>(1, max_bytes_ / row_bytes));
-    part.offset[axis_] += static_cast<int64_t>(first);
-    part.shape[axis_] = static_cast<int64_t>(count);
-    begin_ = first * row_bytes;
-    buffer_.resize(count * row_bytes);
-    return from_.read_box(tensor_.name, part, buffer_);
-  }
-
-  const Checkpoint& from_;
-  const StoredTensor& tensor_;
-  Box box_;
-  uint64_t max_bytes_;
-  size_t axis_ = 0;
-  uint64_t begin_ = 0;  // of the buffer, in the box
-  std::vector<std::byte> buffer_;
-};
 
 // Values of rows that are picked out of a table, in rising order of their places.
 class RowStream {

@@ -44,6 +44,11 @@ Status Snapshots::read_calls(const std::string& text, int64_t& applied) {
   int count = 0;
   int64_t steps = 0;
   in >> form >> version >> steps >> count;
+  // Cut anew from snapshots of other servers: values only, with which a job begins.
+  if (in && form == kForm && version == kVersion && steps == 0 && count == 0) {
+    applied = 0;
+    return Ok();
+  }
   if (!in || form != kForm || version != kVersion || count != core_.trainers.count() || steps < 0)
     return InvalidData("the snapshot is not one of this server's job of {} trainers",
                        core_.trainers.count());

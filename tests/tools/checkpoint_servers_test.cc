@@ -1,5 +1,8 @@
 // Snapshots of several servers are joined into whole variables: slices by their offsets, of the
-// newest step that all servers have; a gap or a server without snapshot is an error.
+// newest step that all servers have; a gap or a server without snapshot is an error. Snapshots for
+// any other number of servers are made of them, bit by bit the same.
+#include <filesystem>
+
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
@@ -118,6 +121,190 @@ TEST_F(CheckpointServers, MissingServersAndSlicesAreErrors) {
   ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
   EXPECT_THAT(outcome((*source)->load("w")),
               HasSubstr("'w': expected slices of 20 elements, found 12"));
+}
+
+// ---- other numbers of servers
+
+constexpr int64_t kRows = 19;
+
+transpiler::VarFacts facts_of(const std::string& name, std::vector<int64_t> shape) {
+  transpiler::VarFacts facts;
+  facts.name = name;
+  facts.shape = std::move(shape);
+  facts.persistable = true;
+  return facts;
+}
+
+// A job of n servers: w and its moment cut by rows, a norm that is listed as whole but cut like w,
+// a beta power on all servers, and a table whose row r lives on server r mod n.
+class JobOfServers {
+ public:
+  JobOfServers(const TempFolder& folder, int64_t servers) : servers_(servers) {
+    slices_ = folder / ("slices" + std::to_string(servers));
+    root_ = folder / ("snapshots" + std::to_string(servers));
+    transpiler::ProgramProperties properties;
+    properties.is_distributed = true;
+    properties.distributed_lookup_table = "table";
+    transpiler::VarsDistributed overview;
+    for (int64_t n = 0; n < servers; ++n) {
+      const std::string endpoint = "s:" + std::to_string(n);
+      properties.endpoints.push_back(endpoint);
+      const auto add = [&](const char* name, const std::string& slice, std::vector<int64_t> whole,
+                           std::vector<int64_t> shape, int64_t offset, bool is_slice) {
+        transpiler::DistributedVar var;
+        var.origin = facts_of(name, std::move(whole));
+        var.slice = facts_of(slice, std::move(shape));
+        var.is_slice = is_slice;
+        var.block_id = is_slice ? n : 0;
+        var.offset = offset;
+        var.vtype = name == std::string("w") ? "Param" : "Optimizer";
+        var.endpoint = endpoint;
+        overview.add_distributed_var(var);
+      };
+      const io::Box box = part(n);
+      const bool cut = servers > 1;
+      add("beta", "beta", {1}, {1}, 0, false);
+      if (box.numel() == 0) continue;
+      const std::vector<int64_t> shape = {box.shape[0], 3};
+      add("w", cut ? "w.block" + std::to_string(n) : "w", {kRows, 3}, shape, box.offset[0] * 3,
+          cut);
+      add("moment", "moment", {kRows, 3}, shape, box.offset[0] * 3, cut);
+      add("norm", "norm", {kRows, 3}, {kRows, 3}, 0, false);
+    }
+    testing::put_file(slices_, transpiler::slices_json(properties, overview));
+  }
+
+  [[nodiscard]] io::Box part(int64_t n) const { return io::even_part({kRows, 3}, 0, n, servers_); }
+  [[nodiscard]] const std::string& slices() const { return slices_; }
+  [[nodiscard]] const std::string& root() const { return root_; }
+
+  void save() const {
+    io::CheckpointSaveOptions options;
+    options.sync = false;
+    options.block_bytes = 16;
+    for (int64_t n = 0; n < servers_; ++n) {
+      const io::Box box = part(n);
+      const Value w = counting_part({kRows, 3}, box);
+      const Value moment = counting_part({kRows, 3}, box, 100);
+      const Value norm = counting_part({kRows, 3}, box, 200);
+      const Value beta = counting({1}, 0.5F);
+      const Value steps = counting({1}, 12);
+      Value table;
+      auto& rows = table.as<SelectedRows>();
+      rows.height = kRows;
+      for (int64_t row = n; row < kRows; row += servers_) rows.rows.push_back(row);
+      const auto count = static_cast<int64_t>(rows.rows.size());
+      ASSERT_TRUE(rows.value.resize(DType::kFloat32, {count, 2}).ok());
+      for (int64_t i = 0; i < 2 * count; ++i)
+        rows.value.data<float>()[i] =
+            static_cast<float>(rows.rows[static_cast<size_t>(i / 2)] * 2 + i % 2);
+      io::LocalState state;
+      if (box.numel() > 0) {
+        state.add(servers_ > 1 ? "w.block" + std::to_string(n) : "w", w);
+        state.add("moment", moment);
+        state.add("norm", norm);
+      }
+      state.add("beta", beta);
+      state.add("steps", steps);
+      state.add("table", table);
+      state.add_record("calls", "millrace.ps.calls 1 7 0\n");
+      ASSERT_EQ(
+          outcome(io::save_checkpoint(state, root_ + "/server-" + std::to_string(n), 7, options)),
+          "ok");
+    }
+  }
+
+  // What a snapshot of this job must hold, whoever made it.
+  static void expect_whole(const StatusOr<std::unique_ptr<TensorSource>>& source) {
+    ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
+    EXPECT_THAT((*source)->names(), ElementsAre("beta", "moment", "norm", "steps", "table", "w"));
+    const auto same = [&](const char* name, const Value& expected) {
+      const auto value = (*source)->load(name);
+      ASSERT_EQ(outcome(value), "ok");
+      ASSERT_NE(value->get_if<Tensor>(), nullptr) << name;
+      EXPECT_TRUE(same_bits(*value->get_if<Tensor>(), *expected.get_if<Tensor>())) << name;
+    };
+    same("w", counting({kRows, 3}));
+    same("moment", counting({kRows, 3}, 100));
+    same("norm", counting({kRows, 3}, 200));
+    same("table", counting({kRows, 2}));
+    same("beta", counting({1}, 0.5F));
+    same("steps", counting({1}, 12));
+  }
+
+ private:
+  int64_t servers_;
+  std::string slices_;
+  std::string root_;
+};
+
+class ReshardServers : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::string reshard(const JobOfServers& from, const JobOfServers& to,
+                                    const std::string& folder, Replace replace = Replace::kNo) {
+    const auto snapshots = ServerSnapshots::open(tool_, from.root(), from.slices());
+    const auto slices = read_slices(tool_, to.slices());
+    if (!snapshots.ok() || !slices.ok()) return outcome(snapshots) + outcome(slices);
+    io::CheckpointSaveOptions options;
+    options.sync = false;
+    options.replace = replace;
+    return outcome(reshard_snapshots(*snapshots, *slices, folder, 64, options));
+  }
+
+  TempFolder folder_;
+  Tool tool_{{.name = "checkpoint", .purpose = {}, .examples = {}, .exit_codes = {}, .notes = {}}};
+};
+
+TEST_F(ReshardServers, AnyNumberToAnyNumber) {
+  std::vector<std::unique_ptr<JobOfServers>> jobs;
+  for (int64_t n = 1; n <= 16; ++n) jobs.push_back(std::make_unique<JobOfServers>(folder_, n));
+  for (const auto& from : jobs) {
+    from->save();
+    JobOfServers::expect_whole(open_servers(tool_, from->root(), from->slices()));
+    for (const auto& to : jobs) {
+      const std::string out = folder_ / "anew";
+      ASSERT_EQ(reshard(*from, *to, out), "ok");
+      JobOfServers::expect_whole(open_servers(tool_, out, to->slices()));
+      std::filesystem::remove_all(out);
+    }
+  }
+}
+
+TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
+  const JobOfServers two(folder_, 2);
+  const JobOfServers three(folder_, 3);
+  two.save();
+  ASSERT_EQ(reshard(two, three, folder_ / "anew"), "ok");
+  EXPECT_THAT(reshard(two, three, folder_ / "anew"), HasSubstr("there is a checkpoint already"));
+  EXPECT_EQ(reshard(two, three, folder_ / "anew", Replace::kYes), "ok");
+  // Values only: a job of any number of trainers begins with them.
+  const auto server = io::Checkpoint::open(folder_ / "anew/server-0/step-7");
+  ASSERT_EQ(outcome(server), "ok");
+  EXPECT_EQ(*server->load_record("calls"), "millrace.ps.calls 1 0 0\n");
+  EXPECT_EQ(server->manifest().user.at("cut_anew_from_step"), "7");
+
+  CheckpointFlags flags;
+  flags.command = "reshard";
+  flags.paths = {two.root()};
+  EXPECT_THAT(outcome(reshard_servers(tool_, flags).status()), HasSubstr("--to-slices"));
+  // Another job: a variable that nobody saved, and one of another shape.
+  transpiler::ProgramProperties properties;
+  properties.is_distributed = true;
+  properties.endpoints = {"s:0"};
+  transpiler::VarsDistributed overview;
+  transpiler::DistributedVar var;
+  var.origin = var.slice = facts_of("other", {4});
+  var.endpoint = "s:0";
+  overview.add_distributed_var(var);
+  testing::put_file(three.slices(), transpiler::slices_json(properties, overview));
+  EXPECT_THAT(reshard(two, three, folder_ / "b"),
+              HasSubstr("'other': the snapshots do not have the var"));
+  transpiler::VarsDistributed wider;
+  var.origin = var.slice = facts_of("w", {kRows, 4});
+  wider.add_distributed_var(var);
+  testing::put_file(three.slices(), transpiler::slices_json(properties, wider));
+  EXPECT_THAT(reshard(two, three, folder_ / "b"),
+              HasSubstr("'w': expected shape [19, 4], found [19, 3]"));
 }
 
 }  // namespace

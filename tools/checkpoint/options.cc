@@ -73,6 +73,9 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(0, 65536).description(""));
+  app.add_option("--to-slices", flags.to_slices,
+                 "reshard: slices.json of the job that goes on from snapshots of servers")
+      ->type_name("FILE");
   app.add_option("--axis", flags.axis, "reshard: axis that tensors are cut on")
       ->type_name("N")
       ->check(CLI::Range(0, 15).description(""));

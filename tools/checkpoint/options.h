@@ -20,8 +20,9 @@ struct CheckpointFlags {
   std::string program;  ///< names and dims of parameter files
   std::string model_dir;
   std::string params_filename;
-  std::string slices;  ///< of the job whose servers wrote snapshots
-  std::string vars;    ///< globs
+  std::string slices;     ///< of the job whose servers wrote snapshots
+  std::string to_slices;  ///< of the job that is to go on from them
+  std::string vars;       ///< globs
   int64_t unique_id = -1;
   std::string pservers;
   int ranks = 0;

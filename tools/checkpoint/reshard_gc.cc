@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "io/checkpoint/reshard.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
+#include "tools/checkpoint/servers.h"
 
 namespace millrace::tools {
 namespace {
@@ -35,9 +37,13 @@ void write_entries(JsonWriter& out, const char* key,
 }  // namespace
 
 StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
-  MILLRACE_ASSIGN_OR_RETURN(const int ranks, wanted_ranks(flags));
   if (tool.common().output.empty())
     return Status(StatusCode::kUsage, "reshard: -o says which folder is written");
+  std::error_code error;
+  if (!flags.slices.empty() || !flags.to_slices.empty() ||
+      std::filesystem::is_directory(flags.paths[0] + "/server-0", error))
+    return reshard_servers(tool, flags);
+  MILLRACE_ASSIGN_OR_RETURN(const int ranks, wanted_ranks(flags));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
                             resolve_checkpoint(tool, flags, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto from,

@@ -63,9 +63,9 @@ StatusOr<std::vector<Snapshot>> snapshots_of(const Tool& tool, const std::string
   return NotFound("there is no snapshot that can be loaded").in_file(folder);
 }
 
-// One snapshot a server, all of one step.
-StatusOr<std::vector<io::Checkpoint>> common_snapshots(const Tool& tool, const std::string& root,
-                                                       size_t servers) {
+// One snapshot a server, all of one step, which is returned.
+StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, size_t servers,
+                                   std::vector<io::Checkpoint>& chosen) {
   std::vector<std::vector<Snapshot>> all;
   std::map<int64_t, size_t> servers_at;  // steps that are there, on how many servers
   for (size_t i = 0; i < servers; ++i) {
@@ -85,90 +85,40 @@ StatusOr<std::vector<io::Checkpoint>> common_snapshots(const Tool& tool, const s
         .in_file(root);
   }
   tool.log(LogLevel::kInfo, fmt::format("snapshots of step {}", common->first));
-  std::vector<io::Checkpoint> chosen;
   for (auto& found : all) {
     const auto at = std::ranges::find(found, common->first, &Snapshot::applied);
     chosen.push_back(std::move(at->checkpoint));
   }
-  return chosen;
+  return common->first;
 }
 
-// A piece of a var: which server has it under which name.
-struct Piece {
-  size_t server = 0;
-  std::string name;
-  int64_t offset = 0;  // in elements
-};
+using Kind = JoinedVar::Kind;
+using Vars = std::map<std::string, JoinedVar>;
 
-struct Joined {
-  Dims dims;  // of the whole var; unused if there is one piece
-  bool sliced = false;
-  std::vector<Piece> pieces;  // by offset
-};
+Status at_var(Status status, const std::string& name) {
+  Location location = status.location();
+  location.var = name;
+  return std::move(status).at(std::move(location));
+}
 
-class ServersSource final : public TensorSource {
- public:
-  ServersSource(std::vector<io::Checkpoint> servers, std::map<std::string, Joined> vars)
-      : servers_(std::move(servers)), vars_(std::move(vars)) {}
-
-  [[nodiscard]] std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, joined] : vars_) names.push_back(name);
-    return names;
+// Where a part begins that is listed as if it were whole, but is as large as the slice of its
+// parameter: some accumulators are.
+int64_t offset_of(const transpiler::SlicesFile& file, const DistributedVar& var, int64_t elements) {
+  const auto whole = element_count(var.origin.shape);
+  if (var.is_slice || !whole || elements == *whole) return var.offset;
+  for (const DistributedVar& other : file.overview.vars()) {
+    if (other.is_slice && other.endpoint == var.endpoint &&
+        other.origin.shape == var.origin.shape && element_count(other.slice.shape) == elements)
+      return other.offset;
   }
-  [[nodiscard]] uint64_t bytes() const override {
-    uint64_t sum = 0;
-    for (const io::Checkpoint& server : servers_) sum += server.manifest().bytes();
-    return sum;
-  }
-  [[nodiscard]] std::string form() const override { return "servers"; }
-
-  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
-    const auto found = vars_.find(name);
-    if (found == vars_.end()) return NotFound("no var '{}'", name);
-    const Joined& joined = found->second;
-    if (!joined.sliced) return servers_[joined.pieces[0].server].load(joined.pieces[0].name);
-    StatusOr<Value> value = join(joined);
-    if (value.ok()) return value;
-    Location location = value.status().location();
-    location.var = name;
-    return std::move(value).status().at(std::move(location));
-  }
-
- private:
-  [[nodiscard]] StatusOr<Value> join(const Joined& joined) const {
-    Value value;
-    Tensor& whole = value.as<Tensor>();
-    int64_t at = 0;
-    for (const Piece& piece : joined.pieces) {
-      MILLRACE_ASSIGN_OR_RETURN(const Value part, servers_[piece.server].load(piece.name));
-      const auto* const tensor = part.get_if<Tensor>();
-      if (tensor == nullptr)
-        return Unimplemented("slice '{}' is no dense tensor: {}", piece.name, describe(part));
-      if (at == 0) MILLRACE_RETURN_IF_ERROR(whole.resize(tensor->dtype(), joined.dims));
-      if (piece.offset != at || tensor->dtype() != whole.dtype() ||
-          tensor->numel() > whole.numel() - at) {
-        return InvalidData("slice '{}': expected one at element {} of {}, found {} at {}",
-                           piece.name, at, describe(whole), describe(*tensor), piece.offset);
-      }
-      const int64_t size = dtype_size(whole.dtype());
-      std::memcpy(whole.raw() + at * size, tensor->raw(), static_cast<size_t>(tensor->bytes()));
-      at += tensor->numel();
-    }
-    if (at != whole.numel())
-      return InvalidData("expected slices of {} elements, found {}", whole.numel(), at);
-    return value;
-  }
-
-  std::vector<io::Checkpoint> servers_;
-  std::map<std::string, Joined> vars_;
-};
+  return var.offset;
+}
 
 // The vars of the overview; `held` receives the names that servers have for them.
-StatusOr<std::map<std::string, Joined>> overview_vars(const transpiler::SlicesFile& file,
-                                                      const std::vector<io::Checkpoint>& servers,
-                                                      std::set<std::string>& held) {
-  std::map<std::string, Joined> vars;
+StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
+                             const std::vector<io::Checkpoint>& servers,
+                             std::set<std::string>& held) {
+  Vars vars;
   for (const DistributedVar& var : file.overview.vars()) {
     const auto at = std::ranges::find(file.properties.endpoints, var.endpoint);
     if (at == file.properties.endpoints.end())
@@ -177,45 +127,193 @@ StatusOr<std::map<std::string, Joined>> overview_vars(const transpiler::SlicesFi
     const auto server = static_cast<size_t>(at - file.properties.endpoints.begin());
     held.insert(var.slice.name);
     // A table that grows may have nothing yet; what is not there is not saved.
-    if (servers[server].manifest().find(var.slice.name) == nullptr) continue;
-    Joined& joined = vars[var.origin.name];
-    if (!joined.pieces.empty() && !var.is_slice) continue;  // alike on several servers
-    joined.sliced = var.is_slice;
+    const io::StoredTensor* const stored = servers[server].manifest().find(var.slice.name);
+    if (stored == nullptr || var.origin.name == file.properties.distributed_lookup_table) continue;
+    JoinedVar& joined = vars[var.origin.name];
+    const int64_t elements = io::Box::whole(stored->dims).numel();
+    const bool part = var.is_slice || elements != element_count(var.origin.shape);
+    if (!joined.pieces.empty() && !part) continue;  // alike on several servers
+    joined.kind = part ? Kind::kSliced : Kind::kWhole;
+    joined.dtype = stored->dtype;
     joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
-    joined.pieces.push_back({server, var.slice.name, var.offset});
+    if (!part) joined.dims = stored->dims;
+    joined.pieces.push_back({server, stored, offset_of(file, var, elements)});
   }
-  for (auto& [name, joined] : vars) std::ranges::sort(joined.pieces, {}, &Piece::offset);
   return vars;
 }
 
-}  // namespace
+// The distributed table, of which every server has some rows.
+void add_table(const std::string& name, const std::vector<io::Checkpoint>& servers, Vars& vars) {
+  for (size_t i = 0; i < servers.size(); ++i) {
+    const io::StoredTensor* const stored = servers[i].manifest().find(name);
+    if (stored == nullptr || stored->kind != io::StoredTensor::Kind::kSelectedRows) continue;
+    JoinedVar& joined = vars[name];
+    joined.kind = Kind::kTable;
+    joined.dtype = stored->dtype;
+    joined.dims = stored->dims;
+    joined.dims[0] = stored->height;
+    joined.pieces.push_back({i, stored, 0});
+  }
+}
 
-StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
-                                                     const std::string& slices) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
-                            read_file(slices, tool.common().max_model_bytes));
-  StatusOr<transpiler::SlicesFile> file = transpiler::parse_slices_json(text);
-  if (!file.ok()) return std::move(file).status().in_file(slices);
-  if (file->properties.endpoints.empty())
-    return InvalidData("the job has no servers").in_file(slices);
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<io::Checkpoint> servers,
-                            common_snapshots(tool, root, file->properties.endpoints.size()));
-  std::set<std::string> held;
-  StatusOr<std::map<std::string, Joined>> vars = overview_vars(*file, servers, held);
-  if (!vars.ok()) return std::move(vars).status().in_file(slices);
+// Steps and learning rates are single numbers; larger ones that are not listed are what updates
+// scribble on, and have the shapes of slices.
+void add_numbers(const std::vector<io::Checkpoint>& servers, const std::set<std::string>& held,
+                 Vars& vars) {
   for (size_t i = 0; i < servers.size(); ++i) {
     for (const io::StoredTensor& tensor : servers[i].manifest().tensors) {
       // as the original tells them apart (spec/distributed_io.md section 3)
       const bool gradient = tensor.name.find("@GRAD") != std::string::npos;
-      // steps and learning rates are single numbers; larger ones are what updates scribble on, and
-      // have the shapes of slices
       if (tensor.dims != Dims{1} && !tensor.dims.empty()) continue;
-      if (gradient || held.contains(tensor.name) || vars->contains(tensor.name)) continue;
-      (*vars)[tensor.name] = {{}, false, {{i, tensor.name, 0}}};
+      if (gradient || held.contains(tensor.name) || vars.contains(tensor.name)) continue;
+      vars[tensor.name] = {Kind::kWhole, tensor.dtype, tensor.dims, {{i, &tensor, 0}}};
     }
   }
-  return std::unique_ptr<TensorSource>(
-      std::make_unique<ServersSource>(std::move(servers), *std::move(vars)));
+}
+
+StatusOr<Value> join_slices(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
+  MILLRACE_RETURN_IF_ERROR(check_pieces(var));
+  Value value;
+  Tensor& whole = value.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(whole.resize(var.dtype, var.dims));
+  const int64_t size = dtype_size(var.dtype);
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    const io::Box box = io::Box::whole(piece.stored->dims);
+    MILLRACE_RETURN_IF_ERROR(servers[piece.server].read_box(
+        piece.stored->name, box,
+        {whole.raw() + piece.offset * size, static_cast<size_t>(box.numel() * size)}));
+  }
+  return value;
+}
+
+// Rows in order; a table that has all of them is the dense tensor of a single process.
+StatusOr<Value> join_rows(const std::vector<io::Checkpoint>& servers, const JoinedVar& var) {
+  std::vector<SelectedRows> parts;
+  std::map<int64_t, std::pair<size_t, size_t>> places;  // of a row: part, index
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    MILLRACE_ASSIGN_OR_RETURN(SelectedRows part,
+                              servers[piece.server].load_rows(piece.stored->name, {}));
+    for (size_t i = 0; i < part.rows.size(); ++i)
+      if (!places.try_emplace(part.rows[i], parts.size(), i).second)
+        return InvalidData("two servers have row {}", part.rows[i]);
+    parts.push_back(std::move(part));
+  }
+  Value value;
+  const bool all = static_cast<int64_t>(places.size()) == var.dims[0];
+  SelectedRows joined;
+  joined.height = var.dims[0];
+  Dims dims = var.dims;
+  dims[0] = static_cast<int64_t>(places.size());
+  MILLRACE_RETURN_IF_ERROR(joined.value.resize(var.dtype, dims));
+  std::byte* to = joined.value.raw();
+  for (const auto& [row, place] : places) {
+    const SelectedRows& part = parts[place.first];
+    const auto bytes = static_cast<size_t>(part.value.bytes()) / part.rows.size();
+    std::memcpy(to, part.value.raw() + place.second * bytes, bytes);
+    to += bytes;
+    joined.rows.push_back(row);
+  }
+  if (all) {
+    value.as<Tensor>() = std::move(joined.value);
+  } else {
+    value.as<SelectedRows>() = std::move(joined);
+  }
+  return value;
+}
+
+class ServersSource final : public TensorSource {
+ public:
+  explicit ServersSource(ServerSnapshots snapshots) : snapshots_(std::move(snapshots)) {}
+
+  [[nodiscard]] std::vector<std::string> names() const override {
+    std::vector<std::string> names;
+    for (const auto& [name, joined] : snapshots_.vars()) names.push_back(name);
+    return names;
+  }
+  [[nodiscard]] uint64_t bytes() const override { return snapshots_.bytes(); }
+  [[nodiscard]] std::string form() const override { return "servers"; }
+
+  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
+    const auto found = snapshots_.vars().find(name);
+    if (found == snapshots_.vars().end()) return NotFound("no var '{}'", name);
+    StatusOr<Value> value = snapshots_.load(found->second);
+    if (value.ok()) return value;
+    return at_var(std::move(value).status(), name);
+  }
+
+ private:
+  ServerSnapshots snapshots_;
+};
+
+}  // namespace
+
+Status check_pieces(const JoinedVar& var) {
+  int64_t at = 0;
+  for (const JoinedVar::Piece& piece : var.pieces) {
+    const io::StoredTensor& stored = *piece.stored;
+    if (stored.kind != io::StoredTensor::Kind::kDense)
+      return Unimplemented("slice '{}' is no dense tensor", stored.name);
+    if (piece.offset != at || stored.dtype != var.dtype) {
+      return InvalidData("slice '{}': expected one of {} at element {}, found {} at {}",
+                         stored.name, dtype_name(var.dtype), at, dtype_name(stored.dtype),
+                         piece.offset);
+    }
+    at += io::Box::whole(stored.dims).numel();
+  }
+  const int64_t elements = io::Box::whole(var.dims).numel();
+  if (at == elements) return Ok();
+  return InvalidData("expected slices of {} elements, found {}", elements, at);
+}
+
+StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, tool.common().max_model_bytes));
+  StatusOr<transpiler::SlicesFile> file = transpiler::parse_slices_json(text);
+  if (!file.ok()) return std::move(file).status().in_file(path);
+  if (file->properties.endpoints.empty())
+    return InvalidData("the job has no servers").in_file(path);
+  return file;
+}
+
+StatusOr<ServerSnapshots> ServerSnapshots::open(const Tool& tool, const std::string& root,
+                                                const std::string& slices) {
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile file, read_slices(tool, slices));
+  ServerSnapshots opened;
+  MILLRACE_ASSIGN_OR_RETURN(
+      opened.step_,
+      common_snapshots(tool, root, file.properties.endpoints.size(), opened.servers_));
+  std::set<std::string> held;
+  StatusOr<Vars> vars = overview_vars(file, opened.servers_, held);
+  if (!vars.ok()) return std::move(vars).status().in_file(slices);
+  for (auto& [name, var] : *vars) std::ranges::sort(var.pieces, {}, &JoinedVar::Piece::offset);
+  const std::string& table = file.properties.distributed_lookup_table;
+  if (!table.empty()) add_table(table, opened.servers_, *vars);
+  add_numbers(opened.servers_, held, *vars);
+  opened.vars_ = *std::move(vars);
+  return opened;
+}
+
+uint64_t ServerSnapshots::bytes() const {
+  uint64_t sum = 0;
+  for (const io::Checkpoint& server : servers_) sum += server.manifest().bytes();
+  return sum;
+}
+
+StatusOr<Value> ServerSnapshots::load(const JoinedVar& var) const {
+  switch (var.kind) {
+    case Kind::kSliced:
+      return join_slices(servers_, var);
+    case Kind::kTable:
+      return join_rows(servers_, var);
+    case Kind::kWhole:
+      break;
+  }
+  return servers_[var.pieces[0].server].load(var.pieces[0].stored->name);
+}
+
+StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
+                                                     const std::string& slices) {
+  MILLRACE_ASSIGN_OR_RETURN(ServerSnapshots snapshots, ServerSnapshots::open(tool, root, slices));
+  return std::unique_ptr<TensorSource>(std::make_unique<ServersSource>(std::move(snapshots)));
 }
 
 }  // namespace millrace::tools
