@@ -1,0 +1,29 @@
+#include "tests/executor/count_allocations.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<int64_t> calls = 0;
+}  // namespace
+
+int64_t allocations() {
+  return calls;
+}
+
+// Replaces the operators of the whole program. Kept from where they are used: seeing malloc and
+// free behind new and delete there, the compiler takes them for a mistake.
+// NOLINTBEGIN(misc-new-delete-overloads,cppcoreguidelines-no-malloc)
+void* operator new(size_t bytes) {
+  ++calls;
+  if (void* const memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t /*bytes*/) noexcept {
+  std::free(memory);
+}
+// NOLINTEND(misc-new-delete-overloads,cppcoreguidelines-no-malloc)
