@@ -11,8 +11,8 @@ namespace {
 
 // In the order in which they run; all of them take the option `keep`.
 constexpr const char* kForInference[] = {"fuse-conv", "fuse-attention", "fuse-fc"};
-constexpr const char* kForTraining[] = {"fuse-attention", "fuse-norm", "drop-shape-inputs",
-                                        "fuse-fc"};
+constexpr const char* kForTraining[] = {"fuse-attention",  "fuse-norm", "drop-shape-inputs",
+                                        "share-gradients", "fuse-fc",   "accumulate-gradients"};
 
 // Normalisation with given statistics hands them on as its outputs, which are the same vars.
 bool hands_on(const Op& op) {

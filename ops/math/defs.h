@@ -17,6 +17,7 @@ OpDef kron();
 OpDef matmul();
 OpDef matmul_v2();
 OpDef mul();
+OpDef summed_mul_grad();
 OpDef pow();
 OpDef scale();
 OpDef sum();

@@ -61,7 +61,35 @@ double flops(const InferContext& ctx) {
   return ctx.def().forward() != nullptr ? 2 * one : one;
 }
 
+Status infer_summed_grad(InferContext& ctx) {
+  ctx.copy("X", "X@GRAD");
+  ctx.copy("Y", "Y@GRAD");
+  return Ok();
+}
+
+double summed_grad_flops(const InferContext& ctx) {
+  return 2 * flops(ctx);
+}
+
 }  // namespace
+
+OpDef summed_mul_grad() {
+  return OpDef("summed_mul_grad")
+      .doc("mul_grad that adds to a gradient of X; made by the rewrite accumulate-gradients")
+      .input("X", "as in mul")
+      .input("Y", "as in mul")
+      .input("Out@GRAD", "gradient of the product")
+      .input("MoreX@GRAD", "what the gradient of X is added to; shape of X", Arity::kOptional)
+      .output("X@GRAD", "sum of the two gradients of X")
+      .output("Y@GRAD", "gradient of Y", Arity::kOptional)
+      .attr("x_num_col_dims", 1, "as in mul")
+      .range(1)
+      .attr("y_num_col_dims", 1, "as in mul")
+      .range(1)
+      .infer(infer_summed_grad)
+      .flops(summed_grad_flops)
+      .inplace("MoreX@GRAD", "X@GRAD");
+}
 
 OpDef mul() {
   return OpDef("mul")

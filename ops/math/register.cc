@@ -14,6 +14,7 @@ void register_math(OpRegistry& registry) {
   registry.add(matmul());
   registry.add(matmul_v2());
   registry.add(mul());
+  registry.add(summed_mul_grad());
   registry.add(pow());
   registry.add(scale());
   registry.add(sum());

@@ -7,12 +7,14 @@
 /// all of them take the option `keep`: vars whose value is wanted after a run.
 namespace millrace::transpiler {
 
+void register_accumulate_gradients(PassRegistry& passes);
 void register_drop_shape_inputs(PassRegistry& passes);
 void register_fuse_attention(PassRegistry& passes);
 void register_fuse_conv(PassRegistry& passes);
 void register_fuse_fc(PassRegistry& passes);
 void register_fuse_norm(PassRegistry& passes);
 void register_lower_products(PassRegistry& passes);
+void register_share_gradients(PassRegistry& passes);
 
 /// Adds all of them.
 void register_fusions(PassRegistry& passes);

@@ -7,6 +7,7 @@ namespace {
 
 bool is_product(llvm::StringRef type) {
   type.consume_back("_grad");
+  type.consume_front("summed_");
   return llvm::StringSwitch<bool>(type)
       .Cases("mul", "matmul", "matmul_v2", "bmm", "fc", true)
       .Default(false);

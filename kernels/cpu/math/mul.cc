@@ -1,3 +1,5 @@
+#include <cstring>
+
 #include "kernels/cpu/broadcast.h"
 #include "kernels/cpu/elementwise/binary.h"
 #include "kernels/cpu/math/math.h"
@@ -43,6 +45,7 @@ struct Setup {
   ArgIndex y;
   ArgIndex out;
   ArgIndex dout;
+  ArgIndex more;  ///< that the gradient of X is added to
   ArgIndex dx;
   ArgIndex dy;
   int64_t x_cut = 1;
@@ -53,6 +56,7 @@ struct Setup {
         y(op.input(y_slot)),
         out(op.output("Out")),
         dout(op.input("Out@GRAD")),
+        more(op.input("MoreX@GRAD")),
         dx(op.output("X@GRAD")),
         dy(op.output(std::string(y_slot) + "@GRAD")) {}
 
@@ -62,6 +66,18 @@ struct Setup {
     MILLRACE_ASSIGN_OR_RETURN(const Folded folded, fold(a, b, x_cut, y_cut));
     return product.run(ctx.device(), a.dtype(), folded.forward(), a.raw(), b.raw(),
                        ctx.out(out).raw(), accumulate);
+  }
+
+  // The result holds the summand, in whose memory it may stand.
+  static Status begin_with(const KernelContext& ctx, const Tensor* summand, Tensor& result) {
+    if (summand == nullptr || summand->dtype() != result.dtype() ||
+        summand->numel() != result.numel()) {
+      return ctx.error("MoreX@GRAD must be like X@GRAD {}, found {}", describe(result),
+                       summand == nullptr ? "no dense tensor" : describe(*summand));
+    }
+    if (summand->raw() != result.raw() && result.numel() > 0)
+      std::memcpy(result.raw(), summand->raw(), static_cast<size_t>(result.bytes()));
+    return Ok();
   }
 
   Status backward(const KernelContext& ctx, const MatrixProduct& for_x,
@@ -75,8 +91,10 @@ struct Setup {
                        folded.rows * folded.columns, describe(a), describe(grad));
     }
     if (Tensor* const da = ctx.find_out(dx)) {
-      MILLRACE_RETURN_IF_ERROR(
-          for_x.run(ctx.device(), a.dtype(), folded.grad_x(), grad.raw(), b.raw(), da->raw()));
+      const Tensor* const sum = ctx.find_in(more);
+      if (more) MILLRACE_RETURN_IF_ERROR(begin_with(ctx, sum, *da));
+      MILLRACE_RETURN_IF_ERROR(for_x.run(ctx.device(), a.dtype(), folded.grad_x(), grad.raw(),
+                                         b.raw(), da->raw(), sum != nullptr));
     }
     if (Tensor* const db = ctx.find_out(dy)) {
       MILLRACE_RETURN_IF_ERROR(
@@ -176,6 +194,7 @@ StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
 void add_mul(KernelRegistry& registry) {
   registry.add("mul", mul);
   registry.add("mul_grad", mul_grad);
+  registry.add("summed_mul_grad", mul_grad);
   registry.add("mv", mv);
   registry.add("mv_grad", mv_grad);
   registry.add("addmm", addmm);

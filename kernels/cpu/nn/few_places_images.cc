@@ -20,11 +20,11 @@ bool fills_groups(int64_t images) {
 float rectified(dnn::Rectifier rectifier, float alpha, float x) {
   switch (rectifier) {
     case dnn::Rectifier::kRelu:
-      return x > 0.0F ? x : 0.0F;
+      return x < 0.0F ? 0.0F : x;
     case dnn::Rectifier::kRelu6:
-      return std::min(x > 0.0F ? x : 0.0F, alpha);
+      return std::min(x < 0.0F ? 0.0F : x, alpha);
     case dnn::Rectifier::kLeakyRelu:
-      return x > 0.0F ? x : alpha * x;
+      return x < 0.0F ? alpha * x : x;
     case dnn::Rectifier::kNone:
       break;
   }
