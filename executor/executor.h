@@ -12,6 +12,7 @@
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
+#include "kernels/random_state.h"
 
 namespace millrace::executor {
 
@@ -62,6 +63,10 @@ class PreparedProgram {
     observer_ = observer;
     runner_->observe(observer);
   }
+  /// Where the random numbers of ops whose own seed is 0 stand. A program that is set to a position
+  /// goes on as the one that had it.
+  [[nodiscard]] uint64_t random_position() const { return kernels::random_position(*device_); }
+  void set_random_position(uint64_t position) { kernels::set_random_position(*device_, position); }
   /// Steps and memory as text; with dims and places after a run.
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the piece of memory that temporaries share; 0 before the first run.

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "framework/tensor/buffer.h"
+#include "kernels/random_state.h"
 #include "kernels/workers.h"
 
 namespace millrace::kernels {
@@ -18,18 +19,22 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31U);
 }
 
+// Kept like the state of a library, so that random_state.h reaches it.
+struct RandomState {
+  uint64_t position = 0;
+};
+
 }  // namespace
 
 struct CpuDevice::Parts {
   std::unique_ptr<Workers> workers;
   std::array<std::shared_ptr<Buffer>, 4> scratch;
   std::map<const void*, std::shared_ptr<void>> libraries;
-  uint64_t seed = 0;
 };
 
 CpuDevice::CpuDevice(int threads, uint64_t seed)
     : threads_(std::max(threads, 1)), parts_(std::make_unique<Parts>()) {
-  parts_->seed = seed;
+  library<RandomState>().position = seed;
 }
 
 CpuDevice::~CpuDevice() = default;
@@ -49,7 +54,15 @@ void CpuDevice::parallel_for(int64_t count, int64_t grain,
 }
 
 uint64_t CpuDevice::next_seed() {
-  return mix(parts_->seed++);
+  return mix(library<RandomState>().position++);
+}
+
+uint64_t random_position(CpuDevice& device) {
+  return device.library<RandomState>().position;
+}
+
+void set_random_position(CpuDevice& device, uint64_t position) {
+  device.library<RandomState>().position = position;
 }
 
 StatusOr<std::byte*> CpuDevice::scratch(size_t bytes, int slot) {

@@ -15,6 +15,7 @@
 #include "executor/parallel/start_values.h"
 #include "executor/print_plan.h"
 #include "framework/base/errors.h"
+#include "kernels/random_state.h"
 #include "transpiler/parallel/parallel.h"
 
 namespace millrace::executor {
@@ -111,6 +112,9 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
   std::vector<std::unique_ptr<Program>> programs;
   MILLRACE_ASSIGN_OR_RETURN(programs,
                             make_device_programs(*given, *runtime->ops, options, kept, remarks));
+  std::vector<uint64_t> positions;  // of programs that are compiled anew
+  for (const auto& replica : replicas)
+    positions.push_back(kernels::random_position(replica->runner().device()));
   replicas.clear();
   if (scopes.scopes.empty()) {
     if (build.num_trainers > 1)
@@ -142,6 +146,8 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
         Replica::create(runtime, std::move(programs[index]), *scopes.scopes[index], settings));
     replica->join(*group, kernel_exchange);
     replica->runner().observe(observers[index]);
+    if (!positions.empty())
+      kernels::set_random_position(replica->runner().device(), positions[index]);
     replicas.push_back(std::move(replica));
   }
   return Ok();
@@ -363,6 +369,15 @@ Scope& ParallelExecutor::local_scope(int device) const {
 void ParallelExecutor::observe(int device, StepObserver* observer) {
   parts_->observers[static_cast<size_t>(device)] = observer;
   parts_->replicas[static_cast<size_t>(device)]->runner().observe(observer);
+}
+
+uint64_t ParallelExecutor::random_position(int device) const {
+  return kernels::random_position(parts_->replicas[static_cast<size_t>(device)]->runner().device());
+}
+
+void ParallelExecutor::set_random_position(int device, uint64_t position) {
+  kernels::set_random_position(parts_->replicas[static_cast<size_t>(device)]->runner().device(),
+                               position);
 }
 
 int64_t ParallelExecutor::memory_bytes(int device) const {

@@ -80,6 +80,9 @@ class ParallelExecutor {
 
   /// Is told of every op of a device from now on; null: nobody. Must outlive the runs.
   void observe(int device, StepObserver* observer);
+  /// Where the random numbers of ops on a device stand (PreparedProgram::random_position()).
+  [[nodiscard]] uint64_t random_position(int device) const;
+  void set_random_position(int device, uint64_t position);
   /// Passes, steps and memory of every device.
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the piece of memory that the temporaries of a device share; 0 before the first run.

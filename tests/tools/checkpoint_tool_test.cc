@@ -239,6 +239,59 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
   EXPECT_EQ(run_tool(train + nowhere + " --fail-on-save-error").code, 3);
 }
 
+// Dropout goes on with the numbers that the stopped run would have drawn next, on every device.
+TEST_F(CheckpointTool, RandomNumbersGoOnExactly) {
+  put(path("main.txt"), R"(# millrace program 1
+
+block 0 {
+  persist total: f32(4)
+  var x: f32(-1, 4)
+  var d: f32(-1, 4)
+  var m: u8(-1, 4)
+  var s: f32(4)
+
+  dropout X=x -> Out=d Mask=m {dropout_prob: 0.5, seed: 0, fix_seed: false}
+  reduce_sum X=d -> Out=s {dim: [0], keep_dim: false, reduce_all: false}
+  elementwise_add X=total Y=s -> Out=total {axis: -1}
+}
+)");
+  put(path("startup.txt"), R"(# millrace program 1
+
+block 0 {
+  persist total: f32(4)
+
+  fill_constant -> Out=total {shape: [4l], value: 0.0, dtype: 5}
+}
+)");
+  std::ofstream data(path("d.csv"));
+  for (int i = 0; i < 80; ++i) data << i << "," << i * 3 + 1 << "," << i * 5 % 7 << ",1\n";
+  data.close();
+  for (const std::string devices : {"cpu:1", "cpu:2"}) {
+    const auto trained = [&](const std::string& rest, int seed = 5, std::string on = "") {
+      const Result result = run_tool(
+          "run-program --program " + path("main.txt") + " --startup " + path("startup.txt") +
+          " --columns x=0:3 --batch-size 8 --data " + path("d.csv") + " --fetch s --force -o " +
+          path("o.npz") + " --checkpoint-dir " + path(devices) + " --devices " +
+          (on.empty() ? devices : on) + " --seed " + std::to_string(seed) + rest);
+      EXPECT_EQ(result.code, 0) << result.out;
+      return result.out;
+    };
+    const std::string again = " --save-persistables " + path("again.npz");
+    const std::string compare = "diff " + path("whole.npz") + " " + path("again.npz");
+    trained(" --shuffle false --epochs 2 --save-persistables " + path("whole.npz"));
+    trained(" --shuffle false --epochs 1 --save-every 5");
+    trained(" --shuffle false --epochs 2 --resume auto" + again);
+    succeed(compare);
+    // Another seed has no say in it: the checkpoint says where the numbers stand.
+    trained(" --shuffle false --epochs 2 --resume auto" + again, 6);
+    succeed(compare);
+    trained(" --shuffle false --epochs 2" + again, 6);
+    EXPECT_EQ(run(compare).code, 1);
+    EXPECT_THAT(trained(" --epochs 2 --resume auto", 5, devices == "cpu:1" ? "cpu:2" : "cpu:1"),
+                HasSubstr("random numbers begin anew"));
+  }
+}
+
 TEST_F(CheckpointTool, RefusesWrongUse) {
   const Result unknown = run("verfy x");
   EXPECT_EQ(unknown.code, 2);

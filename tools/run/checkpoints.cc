@@ -3,11 +3,40 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
+
 #include "framework/base/errors.h"
 #include "io/checkpoint/folder.h"
 
 namespace millrace::tools {
 namespace {
+
+// The record of random numbers: form, version, then a number for each device.
+constexpr const char* kRandom = "random";
+constexpr const char* kRandomForm = "millrace.random 1";
+
+std::string random_text(const Session& session) {
+  std::string text = kRandomForm;
+  for (const uint64_t position : random_positions(session)) text += fmt::format(" {}", position);
+  return text;
+}
+
+// Empty where the checkpoint has no such record. Errors: kInvalidData for a malformed one.
+StatusOr<std::vector<uint64_t>> load_random(const io::Checkpoint& checkpoint) {
+  std::vector<uint64_t> positions;
+  if (checkpoint.manifest().find_record(kRandom, 0) == nullptr) return positions;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kRandom));
+  llvm::StringRef rest(text);
+  bool good = rest.consume_front(kRandomForm);
+  while (good && !rest.empty()) {
+    uint64_t position = 0;
+    good = rest.consume_front(" ") && !rest.consumeInteger(10, position);
+    positions.push_back(position);
+  }
+  if (good) return positions;
+  return InvalidData("the record '{}' is malformed", kRandom).in_file(checkpoint.folder());
+}
 
 // Fills the persistable vars of the program. What has a value after the startup program must be
 // there; the others have theirs from the first step on.
@@ -28,7 +57,9 @@ Status load(const io::Checkpoint& checkpoint, Session& session) {
     }
     targets.push_back(std::move(target));
   }
-  return io::load_state_dict(checkpoint, targets);
+  MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets));
+  MILLRACE_ASSIGN_OR_RETURN(session.random, load_random(checkpoint));
+  return Ok();
 }
 
 }  // namespace
@@ -79,6 +110,8 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
     const Value* const value = session.scope->find_local(var.name());
     if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);
   }
+  const std::string random = random_text(session);
+  state.add_record(kRandom, random);
   MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
   return judge(saver_.start(state, [this, done](const io::LocalState& copy) -> Status {
     io::CheckpointSaveOptions options;

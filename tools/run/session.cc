@@ -120,6 +120,26 @@ Status apply_lods(const RunOptions& options, NamedValues& values) {
 
 }  // namespace
 
+std::vector<uint64_t> random_positions(const Session& session) {
+  if (session.prepared != nullptr) return {session.prepared->random_position()};
+  std::vector<uint64_t> positions;
+  for (int d = 0; d < session.parallel->device_count(); ++d)
+    positions.push_back(session.parallel->random_position(d));
+  return positions;
+}
+
+bool set_random_positions(Session& session, const std::vector<uint64_t>& positions) {
+  const int devices = session.prepared != nullptr ? 1 : session.parallel->device_count();
+  if (positions.size() != static_cast<size_t>(devices)) return false;
+  if (session.prepared != nullptr) {
+    session.prepared->set_random_position(positions[0]);
+    return true;
+  }
+  for (int d = 0; d < devices; ++d)
+    session.parallel->set_random_position(d, positions[static_cast<size_t>(d)]);
+  return true;
+}
+
 bool is_stored(const Var& var) {
   return var.persistable() && var.kind() != VarKind::kFeedMinibatch &&
          var.kind() != VarKind::kFetchList && var.kind() != VarKind::kFeedList;
@@ -163,6 +183,13 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
          llvm::none_of(options.fetches, shows_parameter);
 }
 
+void go_on_with_random_numbers(const Tool& tool, Session& session) {
+  if (session.first_step == 0 || set_random_positions(session, session.random)) return;
+  tool.log(LogLevel::kWarning,
+           "random numbers begin anew: the checkpoint has none, or those of another number of "
+           "devices");
+}
+
 }  // namespace
 
 StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
@@ -192,6 +219,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
     if (Status status = open_parallel(tool, options, devices, runtime, session); !status.ok())
       return std::move(status).in_file(session.name);
     session.plan_ms = ms_since(loaded);
+    go_on_with_random_numbers(tool, session);
     return session;
   }
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
@@ -199,6 +227,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   if (!prepared.ok()) return std::move(prepared).status().in_file(session.name);
   session.prepared = *std::move(prepared);
   session.plan_ms = ms_since(loaded);
+  go_on_with_random_numbers(tool, session);
   return session;
 }
 

@@ -24,8 +24,9 @@ struct Session {
   std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
   std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
   int64_t first_step = 0;                                ///< steps that a checkpoint had done
-  double load_ms = 0;                                    ///< reading program and parameters
-  double plan_ms = 0;                                    ///< compiling
+  std::vector<uint64_t> random;  ///< positions of random numbers by device, of a checkpoint
+  double load_ms = 0;            ///< reading program and parameters
+  double plan_ms = 0;            ///< compiling
 };
 
 /// Opens what the options name. Errors: those of readers, the startup program and compilation.
@@ -37,6 +38,11 @@ StatusOr<executor::NamedValues> read_feeds(const RunOptions& options, const Prog
 
 /// Names of --fetch, else the program's own fetch targets.
 std::vector<std::string> wanted_fetches(const RunOptions& options, const Session& session);
+
+/// Where the random numbers of every device stand, and going on from there. A list of another
+/// length changes nothing and is false.
+std::vector<uint64_t> random_positions(const Session& session);
+bool set_random_positions(Session& session, const std::vector<uint64_t>& positions);
 
 /// True for a persistable var that belongs to the state of a program, not to feeding and fetching.
 bool is_stored(const Var& var);

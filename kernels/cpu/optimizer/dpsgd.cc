@@ -5,6 +5,7 @@
 #include "kernels/cpu/optimizer/norms.h"
 #include "kernels/cpu/optimizer/optimizer.h"
 #include "kernels/cpu/optimizer/update.h"
+#include "kernels/cpu/random/bits.h"
 
 namespace millrace::kernels {
 namespace {
@@ -40,13 +41,15 @@ StatusOr<Kernel> dpsgd(const KernelSetup& op) {
                     settings.clip, settings.batch_size);
   }
   const auto seed = static_cast<uint64_t>(op.attr<int32_t>("seed"));
-  const auto engine = std::make_shared<std::mt19937_64>(seed != 0 ? seed : op.device().next_seed());
   return Kernel([=](const KernelContext& ctx) -> Status {
+    // other noise in every run, also with a seed of the op's own; the device alone knows which
+    const uint64_t run = ctx.device().next_seed();
+    std::mt19937_64 engine(seed != 0 ? random_bits(seed, run) : run);
     MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, slots));
     if (t.grad == nullptr) return ctx.error("Grad must be dense, found selected rows");
     const double norm = std::sqrt(optimizer::squared_norm(*t.grad, ctx.device()));
     return dispatch<FloatTypes>(t.param->dtype(), [&](auto tag) -> Status {
-      step<typename decltype(tag)::type>(t, settings, norm, *engine);
+      step<typename decltype(tag)::type>(t, settings, norm, engine);
       return Ok();
     });
   });

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/random/bits.h"
 #include "kernels/cpu/rnn/dense_cells.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/rnn.h"
@@ -224,8 +225,12 @@ StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
   const ArgIndex reserve = op.output("Reserve");
   const ArgIndex dropout_state = op.output("DropoutState");
   auto state = std::make_shared<DenseState>();
-  state->engine.seed(s.seed != 0 ? s.seed : op.device().next_seed());
   return Kernel([=](const KernelContext& ctx) -> Status {
+    // other numbers in every run, also with a seed of the op's own; the device alone knows which
+    if (s.dropout > 0) {
+      const uint64_t run = ctx.device().next_seed();
+      state->engine.seed(s.seed != 0 ? random_bits(static_cast<uint64_t>(s.seed), run) : run);
+    }
     MILLRACE_ASSIGN_OR_RETURN(const DenseTensors t, dense_tensors(ctx, slots, s));
     if (Tensor* const unused = ctx.find_out(dropout_state))
       MILLRACE_RETURN_IF_ERROR(unused->resize(DType::kUint8, {0}));
