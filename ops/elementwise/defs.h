@@ -10,6 +10,8 @@ namespace millrace::ops {
 void add_elementwise_ops(OpRegistry& registry);
 /// Comparisons, logical and bitwise ops.
 void add_compare_ops(OpRegistry& registry);
+/// Several of them in one loop.
+OpDef elementwise_chain();
 /// X - Y of equal shapes.
 OpDef minus();
 

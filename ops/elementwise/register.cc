@@ -6,6 +6,7 @@ namespace millrace::ops {
 void register_elementwise(OpRegistry& registry) {
   add_elementwise_ops(registry);
   add_compare_ops(registry);
+  registry.add(elementwise_chain());
   registry.add(minus());
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/text_form/parse.h"
 #include "tests/kernels/run_op.h"
 
 namespace millrace::kernels {
@@ -141,6 +142,72 @@ TEST(Elementwise, ScalesSelectedRows) {
   ASSERT_TRUE(op.run().ok());
   EXPECT_THAT(numbers(op.value("Out0")), ElementsAre(2, 4, 6, 8));
   EXPECT_THAT(op.value("Out0").get_if<SelectedRows>()->rows, ElementsAre(3, 0));
+}
+
+// Runs a program with and without rewrites; says whether a chain came of it.
+bool chain_gives_the_same(const std::string& ops, const std::vector<std::string>& vars) {
+  std::string text = "# millrace program 1\nblock 0 {\n  param one: f32(1)\n";
+  for (const std::string& name : vars) text += "  var \"" + name + "\": f32(-1, 7)\n";
+  const auto program = parse_program(text + ops + "}\n", "test");
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  Scope scope;
+  scope.local("one") = tensor_value({1}, {0.75});
+  executor::NamedValues feeds;
+  std::vector<double> x = waves(700, 1);
+  for (double& v : x) v = 0.5 + 0.4 * v;
+  feeds["x"] = tensor_value({100, 7}, x);
+  feeds["z"] = tensor_value({100, 7}, waves(700, 2));
+  std::vector<double> found[2];
+  bool chained = false;
+  for (const bool optimize : {false, true}) {
+    auto prepared = executor::Executor(executor::standard_runtime(), {.optimize = optimize})
+                        .prepare(**program, scope);
+    EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
+    if (!prepared.ok()) return false;
+    std::vector<Value> results;
+    const Status status = (*prepared)->run(feeds, {"y"}, results);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+    if (!status.ok()) return false;
+    found[optimize ? 1 : 0] = numbers(results[0]);
+    chained = (*prepared)->program().root().back().type() == "elementwise_chain";
+  }
+  EXPECT_THAT(found[1], testing::Pointwise(testing::DoubleNear(1e-6), found[0])) << ops;
+  return chained;
+}
+
+TEST(Chain, GivesWhatItsOpsGive) {
+  for (const char* const type :
+       {"relu",    "relu6",      "leaky_relu", "brelu",    "hard_sigmoid", "hard_swish",
+        "sigmoid", "logsigmoid", "tanh",       "softplus", "softsign",     "elu",
+        "selu",    "silu",       "swish",      "mish",     "exp",          "expm1",
+        "log",     "log1p",      "sqrt",       "rsqrt",    "square",       "reciprocal",
+        "erf",     "abs",        "floor",      "ceil",     "round"}) {
+    const std::string name = type;
+    EXPECT_TRUE(chain_gives_the_same(
+        "  " + name + " X=x -> Out=a\n  elementwise_mul X=z Y=a -> Out=b\n" +
+            "  scale X=b -> Out=y {scale: 0.5, bias: 2.0, bias_after_scale: false}\n",
+        {"x", "z", "a", "b", "y"}))
+        << type;
+    EXPECT_TRUE(chain_gives_the_same(
+        "  " + name + " X=x -> Out=o\n  scale X=o -> Out=o2\n  scale X=z -> Out=d\n  " + name +
+            "_grad X=x Out=o \"Out@GRAD\"=d -> \"X@GRAD\"=g\n  elementwise_sub X=g Y=one -> "
+            "Out=h\n" +
+            "  elementwise_div X=h Y=x -> Out=i\n  elementwise_add X=i Y=z -> Out=y\n",
+        {"x", "z", "o", "o2", "d", "g", "h", "i", "y"}))
+        << type;
+  }
+}
+
+TEST(Chain, RefusesStepsThatItDoesNotKnow) {
+  const auto run = [](const std::string& step) {
+    RunOp op("elementwise_chain");
+    op.in("X", {2}, {1, 2}).out("Out").attr("steps", std::vector<std::string>{step});
+    return op.run_text();
+  };
+  EXPECT_EQ(run("relu X=x0 -> Out=t"), "ok");
+  EXPECT_THAT(run("softmax X=x0 -> Out=t"), HasSubstr("no loop for 'softmax'"));
+  EXPECT_THAT(run("relu X=x1 -> Out=t"), HasSubstr("'relu' has X 'x1', expected t or x0 to x0"));
+  EXPECT_THAT(run("relu X=t -> Out=t"), HasSubstr("'relu' has X 't'"));
 }
 
 TEST(Logical, TakesNumbersAsTruth) {

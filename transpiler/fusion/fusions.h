@@ -11,6 +11,7 @@ void register_accumulate_gradients(PassRegistry& passes);
 void register_drop_shape_inputs(PassRegistry& passes);
 void register_fuse_attention(PassRegistry& passes);
 void register_fuse_conv(PassRegistry& passes);
+void register_fuse_elementwise(PassRegistry& passes);
 void register_fuse_fc(PassRegistry& passes);
 void register_fuse_norm(PassRegistry& passes);
 void register_lower_products(PassRegistry& passes);

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/activation/gamma.h"
+#include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/vector_math.h"
 
@@ -244,29 +245,38 @@ struct Trunc : Step {
   }
 };
 
+// Adds kernels, or loops for chains.
+template <typename Table>
+void add_formulas(Table& table) {
+  add_unary<Exp>(table, "exp", "exp_grad");
+  add_unary<Expm1>(table, "expm1", "expm1_grad");
+  add_unary<Log>(table, "log", "log_grad");
+  add_unary<Log2>(table, "log2", "log2_grad");
+  add_unary<Log10>(table, "log10", "log10_grad");
+  add_unary<Log1p>(table, "log1p", "log1p_grad");
+  add_unary<Logit>(table, "logit", "logit_grad");
+  add_unary<Sqrt>(table, "sqrt", "sqrt_grad");
+  add_unary<Rsqrt>(table, "rsqrt", "rsqrt_grad");
+  add_unary<Square>(table, "square", "square_grad");
+  add_unary<Reciprocal>(table, "reciprocal", "reciprocal_grad");
+  add_unary<Erf>(table, "erf", "erf_grad");
+  add_unary<Lgamma>(table, "lgamma", "lgamma_grad");
+  add_unary<Digamma>(table, "digamma", "digamma_grad");
+  add_unary<Abs>(table, "abs", "abs_grad");
+  add_unary<Floor>(table, "floor", "floor_grad");
+  add_unary<Ceil>(table, "ceil", "ceil_grad");
+  add_unary<Round>(table, "round", "round_grad");
+  add_unary<Trunc>(table, "trunc", "trunc_grad");
+}
+
 }  // namespace
 
 void add_functions(KernelRegistry& registry) {
-  add_unary<Exp>(registry, "exp", "exp_grad");
-  add_unary<Expm1>(registry, "expm1", "expm1_grad");
-  add_unary<Log>(registry, "log", "log_grad");
-  add_unary<Log2>(registry, "log2", "log2_grad");
-  add_unary<Log10>(registry, "log10", "log10_grad");
-  add_unary<Log1p>(registry, "log1p", "log1p_grad");
-  add_unary<Logit>(registry, "logit", "logit_grad");
-  add_unary<Sqrt>(registry, "sqrt", "sqrt_grad");
-  add_unary<Rsqrt>(registry, "rsqrt", "rsqrt_grad");
-  add_unary<Square>(registry, "square", "square_grad");
-  add_unary<Reciprocal>(registry, "reciprocal", "reciprocal_grad");
-  add_unary<Erf>(registry, "erf", "erf_grad");
-  add_unary<Lgamma>(registry, "lgamma", "lgamma_grad");
-  add_unary<Digamma>(registry, "digamma", "digamma_grad");
-  add_unary<Abs>(registry, "abs", "abs_grad");
-  add_unary<Floor>(registry, "floor", "floor_grad");
-  add_unary<Ceil>(registry, "ceil", "ceil_grad");
-  add_unary<Round>(registry, "round", "round_grad");
-  add_unary<Trunc>(registry, "trunc", "trunc_grad");
+  add_formulas(registry);
   registry.add("sign", unary<Sign>);
+}
+void add_functions(StageTable& table) {
+  add_formulas(table);
 }
 
 }  // namespace millrace::kernels

@@ -1,4 +1,5 @@
 #include "kernels/cpu/activation/activation.h"
+#include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
 
 namespace millrace::kernels {
@@ -151,18 +152,27 @@ struct HardSwish {
   }
 };
 
+// Adds kernels, or loops for chains.
+template <typename Table>
+void add_formulas(Table& table) {
+  add_unary<Relu>(table, "relu", "relu_grad");
+  add_unary<Relu6>(table, "relu6", "relu6_grad");
+  add_unary<LeakyRelu>(table, "leaky_relu", "leaky_relu_grad");
+  add_unary<Brelu>(table, "brelu", "brelu_grad");
+  add_unary<ThresholdedRelu>(table, "thresholded_relu", "thresholded_relu_grad");
+  add_unary<HardShrink>(table, "hard_shrink", "hard_shrink_grad");
+  add_unary<SoftShrink>(table, "softshrink", "softshrink_grad");
+  add_unary<HardSigmoid>(table, "hard_sigmoid", "hard_sigmoid_grad");
+  add_unary<HardSwish>(table, "hard_swish", "hard_swish_grad");
+}
+
 }  // namespace
 
 void add_rectifiers(KernelRegistry& registry) {
-  add_unary<Relu>(registry, "relu", "relu_grad");
-  add_unary<Relu6>(registry, "relu6", "relu6_grad");
-  add_unary<LeakyRelu>(registry, "leaky_relu", "leaky_relu_grad");
-  add_unary<Brelu>(registry, "brelu", "brelu_grad");
-  add_unary<ThresholdedRelu>(registry, "thresholded_relu", "thresholded_relu_grad");
-  add_unary<HardShrink>(registry, "hard_shrink", "hard_shrink_grad");
-  add_unary<SoftShrink>(registry, "softshrink", "softshrink_grad");
-  add_unary<HardSigmoid>(registry, "hard_sigmoid", "hard_sigmoid_grad");
-  add_unary<HardSwish>(registry, "hard_swish", "hard_swish_grad");
+  add_formulas(registry);
+}
+void add_rectifiers(StageTable& table) {
+  add_formulas(table);
 }
 
 }  // namespace millrace::kernels

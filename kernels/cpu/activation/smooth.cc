@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/activation/activation.h"
 #include "kernels/cpu/activation/gelu.h"
+#include "kernels/cpu/elementwise/stage.h"
 #include "kernels/cpu/unary.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/cpu/wide_loops.h"
@@ -264,25 +265,34 @@ StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
   });
 }
 
+// Adds kernels, or loops for chains.
+template <typename Table>
+void add_formulas(Table& table) {
+  add_unary<Sigmoid>(table, "sigmoid", "sigmoid_grad");
+  add_unary<LogSigmoid>(table, "logsigmoid", "logsigmoid_grad");
+  add_unary<Tanh>(table, "tanh", "tanh_grad");
+  add_unary<TanhShrink>(table, "tanh_shrink", "tanh_shrink_grad");
+  add_unary<Stanh>(table, "stanh", "stanh_grad");
+  add_unary<SoftSign>(table, "softsign", "softsign_grad");
+  add_unary<Softplus>(table, "softplus", "softplus_grad");
+  add_unary<SoftRelu>(table, "soft_relu", "soft_relu_grad");
+  add_unary<Elu>(table, "elu", "elu_grad");
+  add_unary<Celu>(table, "celu", "celu_grad");
+  add_unary<Selu>(table, "selu", "selu_grad");
+  add_unary<Silu>(table, "silu", "silu_grad");
+  add_unary<Swish>(table, "swish", "swish_grad");
+  add_unary<Mish>(table, "mish", "mish_grad");
+}
+
 }  // namespace
 
 void add_smooth_activations(KernelRegistry& registry) {
-  add_unary<Sigmoid>(registry, "sigmoid", "sigmoid_grad");
-  add_unary<LogSigmoid>(registry, "logsigmoid", "logsigmoid_grad");
-  add_unary<Tanh>(registry, "tanh", "tanh_grad");
-  add_unary<TanhShrink>(registry, "tanh_shrink", "tanh_shrink_grad");
-  add_unary<Stanh>(registry, "stanh", "stanh_grad");
-  add_unary<SoftSign>(registry, "softsign", "softsign_grad");
-  add_unary<Softplus>(registry, "softplus", "softplus_grad");
-  add_unary<SoftRelu>(registry, "soft_relu", "soft_relu_grad");
-  add_unary<Elu>(registry, "elu", "elu_grad");
-  add_unary<Celu>(registry, "celu", "celu_grad");
-  add_unary<Selu>(registry, "selu", "selu_grad");
-  add_unary<Silu>(registry, "silu", "silu_grad");
-  add_unary<Swish>(registry, "swish", "swish_grad");
-  add_unary<Mish>(registry, "mish", "mish_grad");
+  add_formulas(registry);
   registry.add("gelu", gelu);
   registry.add("gelu_grad", gelu_grad);
+}
+void add_smooth_activations(StageTable& table) {
+  add_formulas(table);
 }
 
 }  // namespace millrace::kernels

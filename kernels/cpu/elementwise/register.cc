@@ -5,6 +5,7 @@ namespace millrace::kernels {
 
 void add_elementwise_kernels(KernelRegistry& registry) {
   add_arithmetic(registry);
+  add_chain(registry);
   add_extremes(registry);
   add_powers(registry);
   add_comparisons(registry);

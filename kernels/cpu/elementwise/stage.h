@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+
+#include <llvm/ADT/StringMap.h>
+
+#include "kernels/cpu/unary.h"
+
+namespace millrace::kernels {
+
+/// The loop over floats of an op that is one formula for each element, and the formula.
+struct Stage {
+  detail::UnaryLoop<float> loop = nullptr;
+  std::shared_ptr<const void> formula;
+  bool is_gradient = false;
+  GradSource from = GradSource::kNothing;  ///< of a gradient
+};
+using StageMaker = Stage (*)(const KernelSetup&);
+
+/// Makers of stages by op type.
+class StageTable {
+ public:
+  void add(llvm::StringRef type, StageMaker maker) { makers_[type] = maker; }
+  /// Null if there is none.
+  [[nodiscard]] StageMaker find(llvm::StringRef type) const { return makers_.lookup(type); }
+
+ private:
+  llvm::StringMap<StageMaker> makers_;
+};
+
+/// Adds the stages of formula F, as add_unary() adds the kernels.
+template <typename F>
+void add_unary(StageTable& table, llvm::StringRef type, llvm::StringRef grad_type) {
+  table.add(type, [](const KernelSetup& op) {
+    return Stage{detail::value_loop<F, float>, std::make_shared<F>(detail::make_formula<F>(op))};
+  });
+  table.add(grad_type, [](const KernelSetup& op) {
+    return Stage{detail::grad_loop<F, float>, std::make_shared<F>(detail::make_formula<F>(op)),
+                 true, F::kFrom};
+  });
+}
+
+// The stages of the files that activation.h names.
+void add_rectifiers(StageTable& table);
+void add_smooth_activations(StageTable& table);
+void add_functions(StageTable& table);
+
+}  // namespace millrace::kernels
