@@ -2,6 +2,7 @@
 
 #include "ps/transport/wire.h"
 #include "tools/common/tool.h"
+#include "tools/ps/etcd.h"
 #include "tools/ps/server_status.h"
 
 namespace millrace::tools {
@@ -9,6 +10,8 @@ namespace {
 
 struct StatusFlags {
   std::vector<std::string> pservers;
+  std::vector<std::string> etcd;
+  std::string job;
   int64_t timeout_ms = 2000;
   std::string tls_ca;
   std::string tls_cert;
@@ -21,8 +24,12 @@ void add_flags(Tool& tool, StatusFlags& flags) {
   app.option_defaults()->group("Servers");
   app.add_option("--pservers", flags.pservers, "the servers, host:port, separated by commas")
       ->delimiter(',')
-      ->required()
       ->type_name("LIST");
+  app.add_option("--etcd", flags.etcd,
+                 "members of the etcd cluster that knows the servers, instead of --pservers")
+      ->delimiter(',')
+      ->type_name("LIST");
+  app.add_option("--job", flags.job, "with --etcd: name of the job")->type_name("NAME");
   app.add_option("--timeout-ms", flags.timeout_ms, "how long to wait for answers")
       ->check(CLI::Range(1, 600000).description(""))
       ->type_name("N");
@@ -36,14 +43,35 @@ void add_flags(Tool& tool, StatusFlags& flags) {
   app.option_defaults()->group("Options");
 }
 
+// --pservers, or who is announced.
+StatusOr<std::vector<std::string>> find_servers(const Tool& tool, const StatusFlags& flags,
+                                                const std::optional<ps::TlsFiles>& tls) {
+  if (flags.pservers.empty() == flags.etcd.empty())
+    return Status(StatusCode::kUsage, "name the servers: either --pservers or --etcd");
+  if (flags.etcd.empty()) return flags.pservers;
+  constexpr std::chrono::seconds kUnusedLease{5};
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Directory> directory,
+                            open_etcd(tool, flags.etcd, tls, flags.job, kUnusedLease));
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(flags.timeout_ms);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::Directory::Entry> entries,
+                            directory->list(deadline));
+  if (entries.empty()) return Status(StatusCode::kDistributed, "etcd knows no server of the job");
+  std::vector<std::string> servers;
+  for (const ps::Directory::Entry& entry : entries) servers.push_back(entry.address);
+  return servers;
+}
+
 StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
   ps::GrpcOptions options;
   if (!flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty())
     options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, flags.tls_name};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::Transport> transport,
                             ps::make_wire_transport(ps::WireKind::kGrpc, options));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> servers,
+                            find_servers(tool, flags, options.tls));
   const std::vector<ServerAnswer> answers =
-      ask_servers(*transport, flags.pservers, std::chrono::milliseconds(flags.timeout_ms));
+      ask_servers(*transport, servers, std::chrono::milliseconds(flags.timeout_ms));
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(tool.common().json ? status_json(answers) : status_table(answers)));
   const Status answered = all_answered(answers);

@@ -37,6 +37,8 @@ struct GrpcOptions {
   /// A client whose connection broke waits so long for the server to come back, at most until the
   /// deadline of the call. The first connection may take until the deadline.
   std::chrono::milliseconds reconnect_timeout{30000};
+  /// For callers that know where else a server may be: the first connection has no more time.
+  bool hurried_first = false;
   /// A silent connection is asked for a sign of life after the first, and given up after the
   /// second without one.
   std::chrono::milliseconds keepalive_time{10000};

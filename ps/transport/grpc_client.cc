@@ -168,7 +168,8 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   const auto begin = Clock::now();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (was_connected_) deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
+    if (was_connected_ || shared_->options.hurried_first)
+      deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
   while (state != GRPC_CHANNEL_READY && channel.WaitForStateChange(state, to_gpr(deadline)))
     state = channel.GetState(true);

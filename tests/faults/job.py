@@ -75,6 +75,25 @@ class Process:
         return "\n".join(self.lines)
 
 
+class Etcd:
+    """An etcd of one member. Use in a `with` statement."""
+
+    def __enter__(self):
+        # in memory where that is possible: it waits for its disk before every answer
+        self.folder = tempfile.TemporaryDirectory(prefix="millrace_etcd", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+        client, peer = free_ports(2)
+        self.endpoint = f"127.0.0.1:{client}"
+        own, others = f"http://{self.endpoint}", f"http://127.0.0.1:{peer}"
+        self.process = Process("etcd", ["etcd", "--data-dir", self.folder.name, "--listen-client-urls", own, "--advertise-client-urls", own,
+                                        "--listen-peer-urls", others, "--initial-advertise-peer-urls", others, "--initial-cluster",
+                                        f"default={others}"], dict(os.environ))
+        return self
+
+    def __exit__(self, *_):
+        self.process.stop()
+        self.folder.cleanup()
+
+
 class Job:
     """A case of ../goldens/ps_sync with as many steps as wanted, over proxies. Use in a `with` statement."""
 

@@ -19,7 +19,7 @@ import time
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from job import Job, free_ports, merged  # noqa: E402
+from job import Etcd, Job, free_ports, merged  # noqa: E402
 
 STEPS = 30
 # A trainer that is silent for so long is lost. Long enough for a loaded machine, short enough for a test.
@@ -120,6 +120,28 @@ class Suite:
             job.servers[victim].wait(time.monotonic() + LIMIT)
             time.sleep(self.random.uniform(0, 1))
             job.start_server(victim, flags=folders[victim])
+            require_same(job, want)
+
+    def f1_server_moved(self):
+        """kill -9 of a server that etcd knows, and one with its snapshots at another port: the trainers find it."""
+        flags = ["--snapshot-every", "1", "--snapshot-durable"]
+        with Etcd() as etcd, self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000", "--etcd", etcd.endpoint]) as job:
+            want = self.result(job)
+            self.slow(job)
+            folders = []
+            for i, proxy in enumerate(job.proxies):
+                folders.append(["--snapshot-dir", os.path.join(job.dir, f"snapshots{i}"), *flags, "--etcd", etcd.endpoint, "--etcd-lease-s", "2"])
+                os.makedirs(folders[i][1])
+                job.start_server(i, wait=False, flags=[*folders[i], "--advertise", proxy.endpoint])
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            self.moment(job)
+            victim = self.random.randrange(len(job.servers))
+            job.servers[victim].signal(signal.SIGKILL)
+            job.servers[victim].wait(time.monotonic() + LIMIT)
+            job.proxies[victim].close()
+            port = free_ports(1)[0]
+            job.start_server(victim, flags=[*folders[victim], "--endpoint", f"127.0.0.1:{port}", "--reconnect-timeout-ms", "20000"])
             require_same(job, want)
 
     def f2_trainer_killed(self):

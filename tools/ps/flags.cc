@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "ps/discovery/discovering_transport.h"
 #include "ps/transport/wire.h"
+#include "tools/ps/etcd.h"
 
 namespace millrace::tools {
 namespace {
 
 constexpr int64_t kLongest = int64_t{1} << 40;
+constexpr std::chrono::milliseconds kLookAgain{1000};
 
 void add_transport_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
@@ -22,6 +25,7 @@ void add_transport_flags(Tool& tool, PsFlags& flags) {
       ->check(CLI::IsMember({"auto", "grpc", "tcp"}).description(""))
       ->type_name("KIND");
   app.add_flag("--insecure-listen", flags.insecure_listen, "listen beyond loopback without TLS");
+  add_etcd_flags(tool, flags.etcd, flags.etcd_lease_s);
   app.add_option("--reconnect-timeout-ms", flags.reconnect_timeout_ms,
                  "how long a broken connection is tried again")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
@@ -74,6 +78,9 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--endpoint", flags.endpoint,
                  "where to listen instead of at the place that the program names")
       ->type_name("HOST:PORT");
+  app.add_option("--advertise", flags.advertise,
+                 "with --etcd: where others find this server, if not where it listens")
+      ->type_name("HOST[:PORT]");
   app.add_option("--silence-timeout-ms", flags.silence_timeout_ms,
                  "a trainer that is silent for so long is lost; 0: never")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
@@ -99,7 +106,7 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--dc-lambda", flags.dc_lambda, "strength of delay compensation (DC-ASGD)");
 }
 
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags,
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
                                                         ps::Metrics* metrics) {
   ps::GrpcOptions options;
   const bool any = !flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty();
@@ -108,14 +115,22 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags,
     return Status(StatusCode::kUsage, "TLS needs all of --tls-ca, --tls-cert and --tls-key");
   if (all) options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, ""};
   options.insecure_listen = flags.insecure_listen;
-  options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
+  const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
+  // with a directory, a server that is gone may be somewhere else, so it is looked up soon
+  options.hurried_first = !flags.etcd.empty();
+  options.reconnect_timeout = flags.etcd.empty() ? patience : std::min(patience, kLookAgain);
   options.metrics = metrics;
   const ps::WireKind kind = flags.transport == "grpc"  ? ps::WireKind::kGrpc
                             : flags.transport == "tcp" ? ps::WireKind::kTcp
                                                        : ps::WireKind::kAuto;
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Transport> transport,
                             ps::make_wire_transport(kind, options));
-  return std::shared_ptr<ps::Transport>(std::move(transport));
+  if (flags.etcd.empty()) return std::shared_ptr<ps::Transport>(std::move(transport));
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Directory> directory,
+                            open_etcd(tool, flags.etcd, options.tls, flags.job,
+                                      std::chrono::seconds(flags.etcd_lease_s)));
+  return ps::make_discovering_transport(std::move(transport), std::move(directory),
+                                        {{flags.endpoint, flags.advertise}, patience});
 }
 
 }  // namespace millrace::tools

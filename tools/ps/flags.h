@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ps/metrics/metrics.h"
 #include "ps/transport/transport.h"
@@ -30,6 +31,9 @@ struct PsFlags {
   std::string tls_cert;
   std::string tls_key;
   bool insecure_listen = false;
+  std::vector<std::string> etcd;  ///< members of the cluster that knows where servers are
+  int64_t etcd_lease_s = 5;
+  std::string advertise;  ///< address that a server announces instead of the one it listens at
   std::string transport = "grpc";  ///< grpc, tcp, auto
   int metrics_port = 0;            ///< of servers; 0: none
   std::string snapshot_dir;        ///< of servers
@@ -48,8 +52,9 @@ void add_server_flags(Tool& tool, PsFlags& flags);
 
 /// Calls between processes, as the flags say.
 /// \param metrics  counts what a server does; may be null, else outlives the transport
-/// Errors: kUsage for TLS files that are not all named; those of make_wire_transport().
-StatusOr<std::shared_ptr<ps::Transport>> open_transport(const PsFlags& flags,
+/// Errors: kUsage for TLS files that are not all named; those of make_wire_transport() and
+/// make_etcd_directory().
+StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
                                                         ps::Metrics* metrics = nullptr);
 
 }  // namespace millrace::tools

@@ -64,7 +64,7 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
     MILLRACE_ASSIGN_OR_RETURN(exposer, ps::MetricsExposer::start(flags.metrics_port, metrics));
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
-                            open_transport(flags, &metrics));
+                            open_transport(tool, flags, &metrics));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::unique_ptr<ServerJob> job,
       ServerJob::open(tool, files, flags, tool.common().threads, transport, files_root));

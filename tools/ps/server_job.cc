@@ -52,7 +52,9 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   job->name_ = files.program;
   const auto runtime = executor::make_runtime(files_root);
   job->role_ = std::make_shared<ps::ServerRole>(
-      std::move(transport), server_options(tool, flags, threads, files_root), flags.endpoint);
+      std::move(transport), server_options(tool, flags, threads, files_root),
+      // with a directory, the transport knows where to listen, and needs the name in the program
+      flags.etcd.empty() ? flags.endpoint : std::string());
   ps::add_server_controls(runtime->controls, job->role_);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())

@@ -54,7 +54,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
                   "--role trainer: give the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
-                            open_transport(options.ps));
+                            open_transport(tool, options.ps));
   TrainerJob::Settings settings;
   settings.trainer = options.ps.trainer_id;
   settings.threads = tool.common().threads;

@@ -1,0 +1,148 @@
+#include "ps/discovery/discovering_transport.h"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/base/errors.h"
+#include "ps/transport/endpoint.h"
+#include "ps/transport/socket.h"
+
+namespace millrace::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kPause{200};
+// An entry may outlive its server by the length of a lease; who is there answers faster.
+constexpr std::chrono::milliseconds kProbe{1000};
+
+class DiscoveringChannel final : public Channel {
+ public:
+  DiscoveringChannel(std::string name, std::shared_ptr<Transport> transport,
+                     std::shared_ptr<Directory> directory, std::chrono::milliseconds patience)
+      : name_(std::move(name)),
+        transport_(std::move(transport)),
+        directory_(std::move(directory)),
+        patience_(patience) {}
+
+  [[nodiscard]] const std::string& endpoint() const override { return name_; }
+
+  Status call(const Request& request, Deadline deadline, Reply& reply) override {
+    MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<Channel> channel, find(deadline));
+    Status status = channel->call(request, deadline, reply);
+    if (status.code() != StatusCode::kDistributed) return status;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (channel_ == channel) channel_.reset();
+    return std::move(status).with_note(fmt::format("'{}' was at {}", name_, channel->endpoint()));
+  }
+
+ private:
+  // The way to where the server is now. One thread looks, others wait for what it finds.
+  StatusOr<std::shared_ptr<Channel>> find(Deadline deadline) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (channel_ != nullptr) return channel_;
+    const auto begin = Clock::now();
+    if (was_there_) deadline = std::min(deadline, begin + patience_);
+    for (;;) {
+      Status absent;
+      const StatusOr<std::optional<std::string>> address = directory_->find(name_, deadline);
+      if (!address.ok()) return address.status();
+      if (!address->has_value()) {
+        absent = Status(StatusCode::kDistributed,
+                        fmt::format("no server has announced itself as '{}'", name_));
+      } else if (absent = probe(**address, deadline); absent.ok()) {
+        MILLRACE_ASSIGN_OR_RETURN(channel_, transport_->connect(**address));
+        was_there_ = true;
+        return channel_;
+      }
+      if (Clock::now() + kPause >= deadline) {
+        const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+        return std::move(absent).with_note(fmt::format("looked for it for {:.1f} s", seconds));
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+
+  Status probe(const std::string& address, Deadline deadline) const {
+    MILLRACE_ASSIGN_OR_RETURN(const Endpoint parsed, parse_endpoint(address));
+    const StatusOr<Socket> socket =
+        Socket::connect(parsed, std::min(deadline, Clock::now() + kProbe));
+    if (socket.ok()) return Ok();
+    return Status(StatusCode::kDistributed,
+                  fmt::format("'{}' was announced at {}, which does not answer", name_, address))
+        .with_note(socket.status().message());
+  }
+
+  const std::string name_;
+  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<Directory> directory_;
+  std::chrono::milliseconds patience_;
+  std::mutex mutex_;
+  std::shared_ptr<Channel> channel_;
+  bool was_there_ = false;
+};
+
+// What others are told of a server that listens at `endpoint`.
+StatusOr<std::string> address_of(const std::string& endpoint, const std::string& advertise) {
+  MILLRACE_ASSIGN_OR_RETURN(Endpoint own, parse_endpoint(endpoint));
+  if (!advertise.empty()) {
+    if (advertise.find(':') != std::string::npos) return advertise;
+    own.host = advertise;
+    return to_string(own);
+  }
+  if (own.host == "0.0.0.0" || own.host == "::") {
+    return Status(
+               StatusCode::kUsage,
+               fmt::format("a server that listens at {} must say where others find it", endpoint))
+        .with_hint("--advertise HOST");
+  }
+  return to_string(own);
+}
+
+class DiscoveringTransport final : public Transport {
+ public:
+  DiscoveringTransport(std::shared_ptr<Transport> transport, std::shared_ptr<Directory> directory,
+                       DiscoveryOptions options)
+      : transport_(std::move(transport)),
+        directory_(std::move(directory)),
+        options_(std::move(options)) {}
+
+  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
+    MILLRACE_RETURN_IF_ERROR(parse_endpoint(endpoint).status());
+    return std::shared_ptr<Channel>(
+        std::make_shared<DiscoveringChannel>(endpoint, transport_, directory_, options_.patience));
+  }
+
+  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
+                                             Handler& handler) override {
+    const ServingPlace& place = options_.place;
+    MILLRACE_ASSIGN_OR_RETURN(
+        std::unique_ptr<Listener> listener,
+        transport_->listen(place.listen_at.empty() ? endpoint : place.listen_at, handler));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string address,
+                              address_of(listener->endpoint(), place.advertise));
+    MILLRACE_RETURN_IF_ERROR(
+        directory_->announce(endpoint, address, Clock::now() + options_.patience));
+    return listener;
+  }
+
+ private:
+  std::shared_ptr<Transport> transport_;
+  std::shared_ptr<Directory> directory_;
+  DiscoveryOptions options_;
+};
+
+}  // namespace
+
+std::shared_ptr<Transport> make_discovering_transport(std::shared_ptr<Transport> transport,
+                                                      std::shared_ptr<Directory> directory,
+                                                      const DiscoveryOptions& options) {
+  return std::make_shared<DiscoveringTransport>(std::move(transport), std::move(directory),
+                                                options);
+}
+
+}  // namespace millrace::ps

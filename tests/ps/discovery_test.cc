@@ -1,0 +1,148 @@
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ps/discovery/discovering_transport.h"
+#include "ps/transport/tcp.h"
+
+namespace millrace::ps {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+class FakeDirectory final : public Directory {
+ public:
+  Status announce(const std::string& name, const std::string& address, Deadline) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    entries_[name] = address;
+    return Ok();
+  }
+  StatusOr<std::optional<std::string>> find(const std::string& name, Deadline) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) return std::optional<std::string>();
+    return std::optional<std::string>(found->second);
+  }
+  StatusOr<std::vector<Entry>> list(Deadline) override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<Entry> entries;
+    for (const auto& [name, address] : entries_) entries.push_back({name, address});
+    return entries;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::string> entries_;
+};
+
+class Says final : public Handler {
+ public:
+  explicit Says(std::string text) : text_(std::move(text)) {}
+  Status handle(const Request& /*request*/, Deadline /*deadline*/, ReplySink& reply) override {
+    reply.set_text(text_);
+    return Ok();
+  }
+
+ private:
+  std::string text_;
+};
+
+class DiscoveringTransportTest : public testing::Test {
+ protected:
+  std::shared_ptr<Transport> transport(const ServingPlace& place,
+                                       milliseconds patience = milliseconds(10000)) {
+    GrpcOptions options;
+    options.reconnect_timeout = milliseconds(300);
+    options.hurried_first = true;
+    auto tcp = make_tcp_transport(options);
+    EXPECT_TRUE(tcp.ok()) << tcp.status().to_string();
+    return make_discovering_transport(std::move(tcp).value(), directory_, {place, patience});
+  }
+  static Status ask(Channel& channel, std::string& text, milliseconds time = milliseconds(10000)) {
+    Request request;
+    request.method = Method::kWatch;
+    Reply reply;
+    const Status status = channel.call(request, std::chrono::steady_clock::now() + time, reply);
+    text = reply.text;
+    return status;
+  }
+
+  std::shared_ptr<FakeDirectory> directory_ = std::make_shared<FakeDirectory>();
+  const std::string name_ = "10.0.0.7:6174";
+};
+
+TEST_F(DiscoveringTransportTest, FollowsAServerToAnotherPort) {
+  Says first("first");
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, first);
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  const auto channel = transport({})->connect(name_);
+  ASSERT_TRUE(channel.ok());
+  EXPECT_EQ((*channel)->endpoint(), name_);
+  std::string text;
+  ASSERT_TRUE(ask(**channel, text).ok());
+  EXPECT_EQ(text, "first");
+
+  listener->reset();
+  Says second("second");
+  std::unique_ptr<Listener> other;
+  std::thread comes_back([&] {
+    std::this_thread::sleep_for(milliseconds(700));
+    other = std::move(transport({"127.0.0.1:0", ""})->listen(name_, second)).value();
+  });
+  // who calls repeats what failed
+  Status status = ask(**channel, text);
+  for (int i = 0; i < 20 && !status.ok(); ++i) status = ask(**channel, text);
+  comes_back.join();
+  ASSERT_TRUE(status.ok()) << status.to_string();
+  EXPECT_EQ(text, "second");
+}
+
+TEST_F(DiscoveringTransportTest, SaysWhoIsMissing) {
+  const auto channel = transport({})->connect(name_);
+  std::string text;
+  const Status nobody = ask(**channel, text, milliseconds(500));
+  EXPECT_EQ(nobody.code(), StatusCode::kDistributed);
+  EXPECT_THAT(nobody.to_string(), HasSubstr("no server has announced itself as '10.0.0.7:6174'"));
+
+  Says server("here");
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  const std::string address = (*listener)->endpoint();
+  listener->reset();  // the entry stays, as after kill -9
+  const Status silent = ask(**channel, text, milliseconds(500));
+  EXPECT_EQ(silent.code(), StatusCode::kDistributed);
+  EXPECT_THAT(silent.to_string(), HasSubstr("announced at " + address + ", which does not answer"));
+}
+
+TEST_F(DiscoveringTransportTest, WaitsForALostServerOnlySoLong) {
+  Says server("here");
+  auto listener = transport({"127.0.0.1:0", ""})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  const auto channel = transport({}, milliseconds(600))->connect(name_);
+  std::string text;
+  ASSERT_TRUE(ask(**channel, text).ok());
+  listener->reset();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(ask(**channel, text).ok());  // the connection
+  EXPECT_FALSE(ask(**channel, text).ok());  // the server
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_F(DiscoveringTransportTest, AnnouncesWhatOthersCanReach) {
+  Says server("here");
+  const auto listener = transport({"127.0.0.1:0", "db7.example"})->listen(name_, server);
+  ASSERT_TRUE(listener.ok());
+  const auto found = directory_->find(name_, {});
+  const std::string& own = (*listener)->endpoint();
+  EXPECT_EQ(**found, "db7.example" + own.substr(own.find(':')));
+  const auto whole = transport({"127.0.0.1:0", "db7.example:80"})->listen("b:1", server);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(**directory_->find("b:1", {}), "db7.example:80");
+}
+
+}  // namespace
+}  // namespace millrace::ps
