@@ -91,8 +91,7 @@ class Communicator::Impl {
 
 Status Communicator::Impl::init(CommContexts send, CommContexts receive) {
   if (running_) return InvalidArgument("the communicator runs; contexts are set before start");
-  if (options_.need_global_step)
-    return Unimplemented("need_global_step: the communicator does not count steps of the job");
+  if (options_.need_global_step) return Unimplemented("need_global_step: steps are not counted");
   std::map<std::string, Place, std::less<>> places;
   std::vector<const CommContext*> lanes;
   for (const CommContexts* const contexts : {&send, &receive}) {

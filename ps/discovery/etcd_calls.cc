@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <google/protobuf/message_lite.h>
 #include <grpcpp/channel.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>

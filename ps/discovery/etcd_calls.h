@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
-#include <google/protobuf/message_lite.h>
-
 #include "framework/base/status.h"
 #include "ps/discovery/etcd.h"
 
+namespace google::protobuf {
+class MessageLite;
+}  // namespace google::protobuf
 namespace grpc {
 class Channel;
-class ChannelCredentials;
 }  // namespace grpc
 
 /// For the sources of the module "etcd" only.
