@@ -10,11 +10,11 @@ namespace millrace::executor {
 namespace {
 
 // In the order in which they run; all of them take the option `keep`.
-constexpr const char* kForInference[] = {"fuse-conv", "fuse-attention", "fuse-fc",
+constexpr const char* kForInference[] = {"share-results", "fuse-conv", "fuse-attention", "fuse-fc",
                                          "fuse-elementwise"};
-constexpr const char* kForTraining[] = {"fuse-attention",  "fuse-norm", "drop-shape-inputs",
-                                        "share-gradients", "fuse-fc",   "accumulate-gradients",
-                                        "fuse-elementwise"};
+constexpr const char* kForTraining[] = {"share-results",        "fuse-attention",  "fuse-norm",
+                                        "drop-shape-inputs",    "share-gradients", "fuse-fc",
+                                        "accumulate-gradients", "fuse-elementwise"};
 
 // Normalisation with given statistics hands them on as its outputs, which are the same vars.
 bool hands_on(const Op& op) {

@@ -12,6 +12,7 @@ void register_fusions(PassRegistry& passes) {
   register_fuse_norm(passes);
   register_lower_products(passes);
   register_share_gradients(passes);
+  register_share_results(passes);
 }
 
 }  // namespace millrace::transpiler

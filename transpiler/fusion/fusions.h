@@ -16,6 +16,7 @@ void register_fuse_fc(PassRegistry& passes);
 void register_fuse_norm(PassRegistry& passes);
 void register_lower_products(PassRegistry& passes);
 void register_share_gradients(PassRegistry& passes);
+void register_share_results(PassRegistry& passes);
 
 /// Adds all of them.
 void register_fusions(PassRegistry& passes);

@@ -81,7 +81,7 @@ StatusOr<int32_t> operand(const KernelSetup& op, const Op& step, llvm::StringRef
   return number;
 }
 
-// What steps may be.
+// What steps may be; made once for a device.
 struct Known {
   StageTable stages;
   ops::OpRegistry defs;
@@ -129,7 +129,7 @@ StatusOr<std::vector<Step>> make_steps(const KernelSetup& op, int32_t inputs) {
   std::string text = "# millrace program 1\nblock 0 {\n";
   for (const std::string& step : op.attr<std::vector<std::string>>("steps")) text += step + "\n";
   MILLRACE_ASSIGN_OR_RETURN(const auto program, parse_program(text + "}\n", "steps"));
-  const Known known;
+  const Known& known = op.device().library<Known>();
   std::vector<Step> steps;
   for (const Op& step : program->root().ops()) {
     MILLRACE_ASSIGN_OR_RETURN(Step made, make_step(op, step, known, inputs, steps.empty()));
