@@ -1,5 +1,6 @@
 #include "io/checkpoint/async_save.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -45,10 +46,13 @@ void AsyncSaver::release() {
   records_.clear();
 }
 
-Status AsyncSaver::copy(const LocalState& state) {
+Status AsyncSaver::copy(const LocalState& state, bool lazily) {
   state_ = {};
   std::map<std::string, Value> kept = std::exchange(values_, {});
   records_.clear();
+  pending_.clear();
+  places_.clear();
+  copied_ = 0;
   for (const LocalTensor& local : state.tensors) {
     Location location;
     location.var = local.name;
@@ -56,11 +60,20 @@ Status AsyncSaver::copy(const LocalState& state) {
       return InvalidArgument("the var has no value to save").at(std::move(location));
     Value& value = values_[local.name];
     if (const auto old = kept.find(local.name); old != kept.end()) value = std::move(old->second);
-    MILLRACE_RETURN_IF_ERROR(copy_value(*local.value, value).at(std::move(location)));
+    const auto* const tensor = local.value->get_if<Tensor>();
+    // What stands in the layout of a library may be brought into another one by a mere reader.
+    if (lazily && tensor != nullptr && tensor->layout() == nullptr) {
+      pending_.push_back({local.value, &value, tensor->bytes()});
+    } else {
+      MILLRACE_RETURN_IF_ERROR(copy_value(*local.value, value).at(std::move(location)));
+    }
     LocalTensor copied = local;
     copied.value = &value;
     state_.tensors.push_back(std::move(copied));
   }
+  // Counters and statistics, which change first, are small.
+  std::ranges::stable_sort(pending_, {}, &Pending::bytes);
+  for (size_t i = 0; i < pending_.size(); ++i) places_[pending_[i].from] = i;
   for (const LocalRecord& record : state.records) {
     std::string& bytes = records_[record.name];
     bytes = record.bytes;
@@ -70,18 +83,56 @@ Status AsyncSaver::copy(const LocalState& state) {
   return Ok();
 }
 
-Status AsyncSaver::start(const LocalState& state, Save save, IfBusy if_busy) {
+Status AsyncSaver::copy_pending() {
+  Status status;
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    if (status.ok()) status = copy_value(*pending_[i].from, *pending_[i].to);
+    {
+      const std::lock_guard lock(mutex_);
+      copied_ = i + 1;
+    }
+    progress_.notify_all();
+  }
+  copying_.store(false, std::memory_order_release);
+  return status;
+}
+
+void AsyncSaver::before_change(const Value* value) {
+  if (!copying()) return;
+  const auto place = places_.find(value);
+  if (place == places_.end()) return;
+  std::unique_lock lock(mutex_);
+  progress_.wait(lock, [&] { return copied_ > place->second; });
+}
+
+Status AsyncSaver::prepare(const LocalState& state, IfBusy if_busy, bool lazily) {
   if (if_busy == IfBusy::kFail && busy())
     return {StatusCode::kResource, "an earlier checkpoint is still being written"};
   MILLRACE_RETURN_IF_ERROR(wait());
-  MILLRACE_RETURN_IF_ERROR(copy(state));
+  return copy(state, lazily);
+}
+
+void AsyncSaver::run(Save save) {
   running_ = true;
+  copying_ = !pending_.empty();
   thread_ = std::thread([this, save = std::move(save)] {
-    Status outcome = save(state_);
+    Status outcome = copy_pending();
+    if (outcome.ok()) outcome = save(state_);
     const std::lock_guard lock(mutex_);
     outcome_ = std::move(outcome);
     running_ = false;
   });
+}
+
+Status AsyncSaver::start(const LocalState& state, Save save, IfBusy if_busy) {
+  MILLRACE_RETURN_IF_ERROR(prepare(state, if_busy, false));
+  run(std::move(save));
+  return Ok();
+}
+
+Status AsyncSaver::start_lazily(const LocalState& state, Save save, IfBusy if_busy) {
+  MILLRACE_RETURN_IF_ERROR(prepare(state, if_busy, true));
+  run(std::move(save));
   return Ok();
 }
 

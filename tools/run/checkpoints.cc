@@ -95,6 +95,23 @@ StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Sessio
   return last->step;
 }
 
+void CopyGuard::before(const executor::Step& step) {
+  if (!saver_.copying()) return;
+  for (const llvm::StringRef name : step.op->output_names())
+    saver_.before_change(scope_.find_local(name));
+}
+
+void RunCheckpoints::begin(Session& session, bool observed) {
+  if (options_.save_every <= 0 || observed || session.prepared == nullptr) return;
+  guard_ = std::make_unique<CopyGuard>(saver_, *session.scope);
+  session.prepared->observe(guard_.get());
+  watched_ = &session;
+}
+
+RunCheckpoints::~RunCheckpoints() {
+  if (watched_ != nullptr) watched_->prepared->observe(nullptr);
+}
+
 Status RunCheckpoints::judge(Status status) const {
   if (status.ok() || options_.fail_on_save_error) return status;
   tool_.log(LogLevel::kWarning,
@@ -113,7 +130,7 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
   const std::string random = random_text(session);
   state.add_record(kRandom, random);
   MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
-  return judge(saver_.start(state, [this, done](const io::LocalState& copy) -> Status {
+  const auto save = [this, done](const io::LocalState& copy) -> Status {
     io::CheckpointSaveOptions options;
     options.replace = Replace::kYes;  // of a run that was continued from an older one
     std::string warning;
@@ -121,7 +138,8 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
                                                  options_.keep_last, &warning));
     if (!warning.empty()) tool_.log(LogLevel::kWarning, warning);
     return Ok();
-  }));
+  };
+  return judge(guard_ == nullptr ? saver_.start(state, save) : saver_.start_lazily(state, save));
 }
 
 Status RunCheckpoints::finish() {

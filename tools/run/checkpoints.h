@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "executor/observer.h"
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
 #include "tools/common/tool.h"
@@ -18,12 +20,32 @@ namespace millrace::tools {
 /// checkpoint does not have; those of reading.
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session);
 
-/// Saves a training run every --save-every steps into --checkpoint-dir, in the background; the
-/// run waits only while the values are copied.
+/// Keeps ops from changing a value before its copy for a checkpoint is made.
+class CopyGuard final : public executor::StepObserver {
+ public:
+  /// \param scope  of the vars that are saved
+  CopyGuard(io::AsyncSaver& saver, const Scope& scope) : saver_(saver), scope_(scope) {}
+  void before(const executor::Step& step) override;
+  Status after(const executor::Step& /*step*/, Value* const* /*table*/) override { return Ok(); }
+
+ private:
+  io::AsyncSaver& saver_;
+  const Scope& scope_;
+};
+
+/// Saves a training run every --save-every steps into --checkpoint-dir, in the background. With one
+/// device the values are copied there, too, while the next step computes what it will change them
+/// by; with several the run waits for the copies.
 class RunCheckpoints {
  public:
   RunCheckpoints(const Tool& tool, const RunOptions& options) : tool_(tool), options_(options) {}
+  RunCheckpoints(const RunCheckpoints&) = delete;
+  RunCheckpoints& operator=(const RunCheckpoints&) = delete;
+  ~RunCheckpoints();
 
+  /// Call before the first step; the session must outlive this object.
+  /// \param observed  another observer has been set
+  void begin(Session& session, bool observed);
   /// Call behind each step. \param done  steps so far
   /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
   Status after_step(const Session& session, int64_t done);
@@ -36,6 +58,8 @@ class RunCheckpoints {
   const Tool& tool_;
   const RunOptions& options_;
   io::AsyncSaver saver_;
+  std::unique_ptr<CopyGuard> guard_;  ///< null: values are copied at once
+  Session* watched_ = nullptr;        ///< whose ops the guard sees
 };
 
 }  // namespace millrace::tools

@@ -62,6 +62,7 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
                             Progress& progress) {
   Outcome outcome;
   RunCheckpoints checkpoints(tool, options);
+  checkpoints.begin(session, options.check_nan || !options.profile.empty() || options.op_profile);
   const bool prefixed = !feeder.has_data() && (feeder.steps() > 1 || feeder.has_step_feeds());
   ProgressState state;
   state.steps = feeder.steps();

@@ -57,6 +57,51 @@ TEST(AsyncSave, StoresTheValuesOfTheCall) {
   EXPECT_EQ(*last->checkpoint.load_record("r"), "before");
 }
 
+// Copies are made while the caller goes on; only who changes a value waits for the copy of that
+// one.
+TEST(AsyncSave, LazyCopiesHaveTheValuesOfTheCall) {
+  const TempFolder folder;
+  AsyncSaver saver;
+  std::vector<Value> values;
+  for (int i = 0; i < 20; ++i) values.push_back(counting({100 + 20000 * (i % 3)}));
+  Value table;
+  table.as<SelectedRows>() = {{3, 1}, 50, std::move(counting({2, 2}).as<Tensor>())};
+  LocalState state;
+  for (size_t i = 0; i < values.size(); ++i) state.add("v" + std::to_string(i), values[i]);
+  state.add("t", table);
+  for (int round = 0; round < 20; ++round) {
+    const std::string root = folder / "root";
+    const auto first = static_cast<float>(round);
+    ASSERT_EQ(outcome(saver.start_lazily(state,
+                                         [&](const LocalState& copy) {
+                                           return save_checkpoint(copy, root, round,
+                                                                  {.sync = false}, 1);
+                                         })),
+              "ok");
+    table.as<SelectedRows>().rows[0] = round;
+    for (Value& value : values) {
+      saver.before_change(&value);
+      for (float& number : value.as<Tensor>().values<float>()) ++number;
+    }
+    saver.before_change(&table);
+    ASSERT_EQ(outcome(saver.wait()), "ok");
+    EXPECT_FALSE(saver.copying());
+    const auto last = open_last_checkpoint(root);
+    ASSERT_EQ(outcome(last), "ok");
+    EXPECT_EQ(last->checkpoint.load("t")->get_if<SelectedRows>()->rows[0],
+              round == 0 ? 3 : round - 1);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto stored = last->checkpoint.load("v" + std::to_string(i));
+      const Value expected = counting({100 + 20000 * (static_cast<int64_t>(i) % 3)}, first);
+      ASSERT_TRUE(same_bits(*stored->get_if<Tensor>(), *expected.get_if<Tensor>())) << i;
+    }
+  }
+  const Value nothing;
+  state.add("none", nothing);
+  EXPECT_THAT(outcome(saver.start_lazily(state, [](const LocalState&) { return Ok(); })),
+              HasSubstr("'none': the var has no value to save"));
+}
+
 TEST(AsyncSave, ErrorsComeOutOnce) {
   AsyncSaver saver;
   const Value value = counting({4});
