@@ -61,8 +61,7 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
     Value& value = values_[local.name];
     if (const auto old = kept.find(local.name); old != kept.end()) value = std::move(old->second);
     const auto* const tensor = local.value->get_if<Tensor>();
-    // What stands in the layout of a library may be brought into another one by a mere reader.
-    if (lazily && tensor != nullptr && tensor->layout() == nullptr) {
+    if (lazily && tensor != nullptr) {
       pending_.push_back({local.value, &value, tensor->bytes()});
     } else {
       MILLRACE_RETURN_IF_ERROR(copy_value(*local.value, value).at(std::move(location)));

@@ -42,10 +42,10 @@ class AsyncSaver {
   /// for; kInvalidArgument for a var without value.
   Status start(const LocalState& state, Save save, IfBusy if_busy = IfBusy::kWait);
 
-  /// The same, but large dense tensors are copied by the thread, too. Until copying() is false the
-  /// caller says before_change() before it changes such a value, which waits for the copy of that
-  /// one; values may be read meanwhile. Small values come first. Errors: as start(); where a copy
-  /// fails, that of the save.
+  /// The same, but dense tensors are copied by the thread, too. Until copying() is false the caller
+  /// says before_change() before it changes such a value or its layout, which waits for the copy of
+  /// that one; values may be read meanwhile. Small values come first. Errors: as start(); where a
+  /// copy fails, that of the save.
   Status start_lazily(const LocalState& state, Save save, IfBusy if_busy = IfBusy::kWait);
   /// True while there are values that must not be changed without before_change(). Any thread.
   [[nodiscard]] bool copying() const { return copying_.load(std::memory_order_acquire); }

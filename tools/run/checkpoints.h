@@ -20,17 +20,26 @@ namespace millrace::tools {
 /// checkpoint does not have; those of reading.
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session);
 
+/// What checkpoints have cost the thread that trains.
+struct CheckpointCosts {
+  int64_t saves = 0;
+  double wall_seconds = 0;       ///< handing over, and waiting for copies and for the save before
+  double processor_seconds = 0;  ///< of that thread
+};
+
 /// Keeps ops from changing a value before its copy for a checkpoint is made.
 class CopyGuard final : public executor::StepObserver {
  public:
   /// \param scope  of the vars that are saved
-  CopyGuard(io::AsyncSaver& saver, const Scope& scope) : saver_(saver), scope_(scope) {}
+  CopyGuard(io::AsyncSaver& saver, const Scope& scope, CheckpointCosts& costs)
+      : saver_(saver), scope_(scope), costs_(costs) {}
   void before(const executor::Step& step) override;
   Status after(const executor::Step& /*step*/, Value* const* /*table*/) override { return Ok(); }
 
  private:
   io::AsyncSaver& saver_;
   const Scope& scope_;
+  CheckpointCosts& costs_;
 };
 
 /// Saves a training run every --save-every steps into --checkpoint-dir, in the background. With one
@@ -49,15 +58,17 @@ class RunCheckpoints {
   /// Call behind each step. \param done  steps so far
   /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
   Status after_step(const Session& session, int64_t done);
-  /// Waits for the last save. Errors: as after_step().
+  /// Waits for the last save, and logs what saving has cost. Errors: as after_step().
   Status finish();
 
  private:
+  Status save(const Session& session, int64_t done);
   Status judge(Status status) const;
 
   const Tool& tool_;
   const RunOptions& options_;
   io::AsyncSaver saver_;
+  CheckpointCosts costs_;
   std::unique_ptr<CopyGuard> guard_;  ///< null: values are copied at once
   Session* watched_ = nullptr;        ///< whose ops the guard sees
 };
