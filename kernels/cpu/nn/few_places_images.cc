@@ -9,7 +9,12 @@ namespace {
 
 constexpr int64_t kLanes = kPlaceLanes;
 constexpr int64_t kGroup = kPlaceImages;
+// Places of the result. With one tap, a product of two matrices is what it is, which the library
+// does well unless there are very few.
 constexpr int64_t kMostPlaces = 64;
+constexpr int64_t kMostPlacesOfOneTap = 4;
+// Pixels that are read: windows with strides see several times as many.
+constexpr int64_t kMostPixels = 200;
 
 // A group of images that is mostly full.
 bool fills_groups(int64_t images) {
@@ -43,9 +48,10 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
   const bool forward = kind == Kind::kForward;
   const int64_t taps = w[2] * w[3];
   const int64_t result_channels = forward ? y[1] : x[1];
+  const int64_t result_places = forward ? y[2] * y[3] : x[2] * x[3];
   if (x[1] % kLanes != 0 || y[1] % kLanes != 0 || result_channels % (2 * kLanes) != 0 ||
-      taps > detail::kMostTurnedTaps ||
-      std::max({x[2] * x[3], y[2] * y[3], int64_t{1}}) > kMostPlaces)
+      taps > detail::kMostTurnedTaps || x[2] * x[3] > kMostPixels ||
+      result_places > (taps == 1 ? kMostPlacesOfOneTap : kMostPlaces))
     return std::nullopt;
   FewPlacesImages plan;
   plan.kind_ = kind;
@@ -53,7 +59,7 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
   plan.result_blocks_ = result_channels / kLanes;
   plan.sizes_.blocks = (forward ? x[1] : y[1]) / kLanes;
   plan.sizes_.places = forward ? x[2] * x[3] : y[2] * y[3];
-  plan.sizes_.result_places = forward ? y[2] * y[3] : x[2] * x[3];
+  plan.sizes_.result_places = result_places;
   plan.sizes_.taps = taps;
   const int64_t in_step = taps * kLanes * kLanes;
   const int64_t out_step = x[1] / kLanes * in_step;

@@ -22,7 +22,7 @@ class FewPlacesImages {
     kData,     ///< gradient of dst to that of src
   };
   /// nullopt if the convolution is not of this kind or would not gain: f32, two spatial dims, one
-  /// group, channels in whole blocks, at most 64 pixels and 9 taps, images by the eight.
+  /// group, channels in whole blocks, results of at most 64 pixels, 9 taps, images by the eight.
   static std::optional<FewPlacesImages> plan(const dnn::Convolution& spec, Kind kind);
 
   /// bias: may be null. Uses scratch slot 0 of the device. Errors: kResource.

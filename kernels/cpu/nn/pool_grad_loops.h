@@ -17,7 +17,8 @@ constexpr int64_t kPoolLanes = 256;
 
 /// The first element of a window that equals the maximum takes all that is left of the gradient.
 template <typename T, typename Step>
-void give_to_maximum(int64_t n, const T* x, const T* out, Step step, T* left, T* dx) {
+void give_to_maximum(int64_t n, const T* __restrict x, const T* __restrict out, Step step,
+                     T* __restrict left, T* __restrict dx) {
   for (int64_t i = 0; i < n; ++i) {
     const bool hit = x[i * step] == out[i];
     dx[i * step] += hit ? left[i] : T{0};
@@ -94,8 +95,9 @@ void pool_plane_grad(const PoolPlan& p, PoolGrad<T> g) {
 }
 
 /// One image, channels last; dx is zero before.
-template <typename T, bool kMax>
-void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
+/// \tparam kChannels  how many there are, if that is known; else 0
+template <typename T, bool kMax, int64_t kChannels>
+void pool_pixels_grad_of(const PoolPlan& p, const PoolGrad<T>& g) {
   const PoolAxis& width = p.axes[2];
   T left[kPoolLanes];
   int64_t place = 0;
@@ -106,7 +108,7 @@ void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
         const T count = static_cast<T>(p.axes[0].count[static_cast<size_t>(d)] *
                                        p.axes[1].count[static_cast<size_t>(h)] * width.count[wi]);
         for (int64_t c = 0; c < p.channels; c += kPoolLanes) {
-          const int64_t n = std::min(kPoolLanes, p.channels - c);
+          const int64_t n = kChannels > 0 ? kChannels : std::min(kPoolLanes, p.channels - c);
           const int64_t from = place * p.channels + c;
           for (int64_t i = 0; i < n; ++i)
             left[i] = kMax ? g.dout[from + i] : g.dout[from + i] / count;
@@ -125,6 +127,12 @@ void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
       }
     }
   }
+}
+
+template <typename T, bool kMax>
+void pool_pixels_grad(const PoolPlan& p, const PoolGrad<T>& g) {
+  // the blocks of libraries
+  p.channels == 16 ? pool_pixels_grad_of<T, kMax, 16>(p, g) : pool_pixels_grad_of<T, kMax, 0>(p, g);
 }
 
 }  // namespace millrace::kernels
