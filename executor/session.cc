@@ -96,6 +96,7 @@ struct Session::Parts {
     settings.devices = options.devices;
     settings.seed = options.seed;
     settings.optimize = options.optimize;
+    settings.bf16_products = options.bf16_products;
     settings.loss_name = options.loss;
     if (settings.loss_name.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(settings.loss_name, find_loss(*program));

@@ -25,18 +25,24 @@ bool is_inserted(const Op& op) {
 
 // The program that all devices start from. Gradients stay, because devices exchange them.
 StatusOr<std::unique_ptr<Program>> optimized(const Program& given, const ops::OpRegistry& registry,
+                                             const OptimizeOptions& options,
                                              std::vector<std::string> keep) {
   std::unique_ptr<Program> program = given.clone();
   using Grads = std::vector<transpiler::ParallelGrad>;
   MILLRACE_ASSIGN_OR_RETURN(const Grads before, transpiler::find_gradients(*program));
   for (const transpiler::ParallelGrad& grad : before) keep.push_back(grad.grad);
   for (std::string& name : transpiler::loss_gradients(*program)) keep.push_back(std::move(name));
-  MILLRACE_ASSIGN_OR_RETURN(const bool changed, optimize(*program, registry, keep));
+  MILLRACE_ASSIGN_OR_RETURN(const bool changed, optimize(*program, registry, keep, options));
   if (!changed) return program;
   MILLRACE_ASSIGN_OR_RETURN(const Grads after, transpiler::find_gradients(*program));
   if (after.size() != before.size())
     return Internal("optimizing has left {} of {} gradients", after.size(), before.size());
   return program;
+}
+
+bool is_rounded(const Op& op) {
+  const AttrValue* const dtype = op.find_attr("mkldnn_data_type");
+  return dtype != nullptr && dtype->kind() == AttrKind::kString && dtype->string() == "bfloat16";
 }
 
 Status write_dot(const std::string& path, const std::string& text) {
@@ -60,10 +66,16 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
     const std::vector<std::string>& keep, std::vector<std::string>& remarks) {
   std::unique_ptr<Program> base;
-  if (options.optimize) {
-    MILLRACE_ASSIGN_OR_RETURN(base, optimized(program, registry, keep));
+  if (options.optimize || options.bf16_products) {
+    const OptimizeOptions wanted{.fuse = options.optimize, .bf16_products = options.bf16_products};
+    MILLRACE_ASSIGN_OR_RETURN(base, optimized(program, registry, wanted, keep));
   } else {
     base = program.clone();
+  }
+  if (options.bf16_products) {
+    const auto ops = base->root().ops();
+    remarks.push_back(fmt::format("the factors of {} products are rounded to bfloat16",
+                                  std::count_if(ops.begin(), ops.end(), is_rounded)));
   }
   transpiler::PassRegistry passes;
   transpiler::register_all_passes(passes);

@@ -112,6 +112,7 @@ struct ParallelOptions {
   BuildStrategy build_strategy;
   SplitRule split = SplitRule::kFloor;
   bool optimize = true;             ///< programs are rewritten to run faster (executor/optimize.h)
+  bool bf16_products = false;       ///< as in ExecutorOptions
   uint64_t seed = 0;                ///< start of random numbers; each device has its own
   TrainerLink* trainers = nullptr;  ///< the other processes, for num_trainers > 1
   int64_t wait_timeout_ms = 600'000;  ///< how long a device waits for the others

@@ -38,6 +38,11 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
       ->check(CLI::Range(1, 1 << 20).description(""));
   app.add_option("--bucket-bytes", flags.bucket_bytes, "gradients exchanged at once; 0: one by one")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""));
+  app.add_option("--build-strategy", flags.build_strategy,
+                 "a field of the BuildStrategy, docs/processes.md; may be repeated")
+      ->type_name("FIELD=VALUE");
+  app.add_option("--exec-strategy", flags.exec_strategy, "likewise of the ExecutionStrategy")
+      ->type_name("FIELD=VALUE");
   app.add_option("--share-vars-program", flags.share_vars_program,
                  "run once afterwards with the variables of this run")
       ->type_name("FILE");

@@ -28,6 +28,8 @@ struct ParallelFlags {
   bool sync_batch_norm = false;
   int micro_batches = 1;
   int64_t bucket_bytes = int64_t{4} << 20U;
+  std::vector<std::string> build_strategy;  ///< FIELD=VALUE each
+  std::vector<std::string> exec_strategy;   ///< likewise
 };
 
 /// Options of run-program.

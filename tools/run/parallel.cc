@@ -4,6 +4,7 @@
 #include <map>
 
 #include "executor/feed_values.h"
+#include "executor/parallel/strategy_fields.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "io/npz.h"
@@ -60,6 +61,23 @@ StatusOr<std::string> find_loss(const RunOptions& options, const Program& progra
                             losses.size()));
 }
 
+// "FIELD=VALUE" of --build-strategy and --exec-strategy.
+template <typename Strategy>
+Status set_fields(const char* flag, const std::vector<std::string>& given, Strategy& strategy) {
+  for (const std::string& text : given) {
+    const size_t sign = text.find('=');
+    if (sign == std::string::npos) {
+      return Status(StatusCode::kUsage,
+                    fmt::format("{}: expected FIELD=VALUE, found '{}'", flag, text));
+    }
+    Status status = executor::set_field(strategy, text.substr(0, sign), text.substr(sign + 1));
+    if (status.ok()) continue;
+    Status usage(StatusCode::kUsage, fmt::format("{}: {}", flag, status.message()));
+    return status.hint().empty() ? usage : std::move(usage).with_hint(status.hint());
+  }
+  return Ok();
+}
+
 StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& options, int devices,
                                            const Program& program) {
   const ParallelFlags& flags = options.parallel;
@@ -67,6 +85,7 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
   result.devices = devices;
   result.seed = tool.common().seed;
   result.optimize = options.optimize && !options.check_nan;
+  result.bf16_products = options.precision == "bf16";
   executor::BuildStrategy& build = result.build_strategy;
   MILLRACE_ASSIGN_OR_RETURN(
       build.reduce_strategy,
@@ -88,6 +107,9 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
   build.sync_batch_norm = flags.sync_batch_norm;
   build.micro_batches = flags.micro_batches;
   build.bucket_bytes = flags.bucket_bytes;
+  MILLRACE_RETURN_IF_ERROR(set_fields("--build-strategy", flags.build_strategy, build));
+  MILLRACE_RETURN_IF_ERROR(
+      set_fields("--exec-strategy", flags.exec_strategy, result.exec_strategy));
   return result;
 }
 
@@ -135,7 +157,8 @@ bool wants_parallel(const RunOptions& options, int devices) {
   const ParallelFlags& flags = options.parallel;
   return devices > 1 || flags.feed_mode == "list" || flags.micro_batches > 1 ||
          flags.persistables_of == "all" || !flags.merge_fetches || !flags.loss.empty() ||
-         flags.gradient_scale != "coeff_num_device" || !flags.share_vars_program.empty();
+         flags.gradient_scale != "coeff_num_device" || !flags.share_vars_program.empty() ||
+         !flags.build_strategy.empty() || !flags.exec_strategy.empty();
 }
 
 Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
