@@ -1,46 +1,96 @@
 #!/usr/bin/env python3
-"""All-reduce between two processes: ours over MPI beside MPI_Allreduce itself, in turn, and over shared memory and Gloo.
+"""All-reduce between two ranks by size: threads beside the limit of memory, and processes beside each engine's own benchmark.
 
-    bench/all_reduce.py --bin-dir build/release --peer ../shared/bench/limits/mpi_allreduce.c [--rounds 3]
+    bench/all_reduce.py --bin-dir build/release --peer ../shared/bench/limits/mpi_allreduce.c
+        [--gloo-peer "PYTHON ../shared/bench/peer_allreduce.py"] [--rounds 5] [-v]
 
-The peer is compiled with mpicc. Prints the JSON lines of all; where there is no mpirun, those without it.
+Ours and the peers take turns; the best median of the rounds counts, for both. The MPI peer is compiled with mpicc, that of Gloo needs
+torch. Prints a JSON line a size and engine: us, and where there is a peer its us and ours over its (goal G8: 1.05); for 64 MiB
+between threads the limit of memory over ours (goal 0.6), for 1 KiB the goal of 2 us. -v prints every line of the programs, too.
 """
 import argparse
+import json
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+SIZES = "1,4,16,64,256,1024,4096,16384,65536"
 
 
-def run(command):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+def run(args, words, limit=600):
+    """The JSON lines of a program."""
+    done = subprocess.run(words, capture_output=True, text=True, timeout=limit)
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(command)} exited with {done.returncode}:\n{done.stderr}")
-    print(done.stdout, end="", flush=True)
+        raise SystemExit(f"{' '.join(words)} exited with {done.returncode}:\n{done.stderr[-2000:]}")
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if args.v:
+        for line in lines:
+            print(json.dumps(line), flush=True)
+    return lines
+
+
+def keep_best(best, name, lines):
+    for line in lines:
+        size = line.get("kib", line.get("kb"))
+        key = (name, size)
+        if size is None:
+            key = (name, "memory")
+        best[key] = min(best.get(key, float("inf")), line["us_median"])
+
+
+def programs(args, work):
+    """What takes turns: a name and a command each."""
+    ours = os.path.join(args.bin_dir, "bench/all_reduce")
+    turns = [(engine, [ours, "--engine", engine, "--kib", SIZES]) for engine in ("threads", "shm", "gloo")]
+    if args.gloo_peer:
+        turns.append(("gloo_peer", [*shlex.split(args.gloo_peer), "--kb", *SIZES.split(",")]))
+    if not shutil.which("mpirun"):
+        return turns
+    turns.append(("mpi", [*MPIRUN, ours, "--engine", "mpi", "--kib", SIZES]))
+    if args.peer:
+        peer = os.path.join(work, "peer")
+        subprocess.run(["mpicc", "-O3", args.peer, "-o", peer], check=True)
+        turns.append(("mpi_peer", [*MPIRUN, peer]))
+    return turns
+
+
+def report(best, load):
+    for (name, size), us in sorted(best.items(), key=str):
+        if name.endswith("_peer") or size == "memory":
+            continue
+        line = {"name": f"all_reduce_{name}", "kib": size, "us": round(us, 2)}
+        peer = best.get((f"{name}_peer", size))
+        if peer is not None:
+            line |= {"peer_us": round(peer, 2), "ratio": round(us / peer, 3), "goal": 1.05}
+        if name == "threads" and size == 1:
+            line |= {"goal_us": 2}
+        if name == "threads" and size == 65536:
+            memory = best[("threads", "memory")]
+            line |= {"memory_us": round(memory, 2), "share_of_memory": round(memory / us, 3), "goal": 0.6}
+        if name == "shm":
+            others = {n: best[(n, size)] for n in ("mpi", "gloo") if (n, size) in best}
+            line |= {f"{n}_us": round(other, 2) for n, other in others.items()}
+        print(json.dumps(line | {"load": load}), flush=True)
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin-dir", required=True)
     ap.add_argument("--peer")
-    ap.add_argument("--rounds", type=int, default=3)
+    ap.add_argument("--gloo-peer")
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("-v", action="store_true")
     args = ap.parse_args()
-    ours = os.path.join(args.bin_dir, "bench/all_reduce")
-    run([ours, "--engine", "threads"])
-    for engine in ("shm", "gloo"):
-        run([ours, "--engine", engine])
-    if not shutil.which("mpirun"):
-        return
+    best = {}
     with tempfile.TemporaryDirectory() as work:
-        peer = os.path.join(work, "peer")
-        if args.peer:
-            subprocess.run(["mpicc", "-O2", args.peer, "-o", peer], check=True)
+        turns = programs(args, work)
         for _ in range(args.rounds):
-            if args.peer:
-                run([*MPIRUN, peer])
-            run([*MPIRUN, ours, "--engine", "mpi"])
+            for name, words in turns:
+                keep_best(best, name, run(args, words))
+    report(best, round(os.getloadavg()[0], 2))
 
 
 if __name__ == "__main__":

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """Training on N CPU devices of one thread each against one device of one thread, the same program in one run.
 
-    bench/data_parallel.py --bin-dir build/release --net ../shared/bench/programs/mlp [--devices 2] [--batch 64] [--steps 30]
+    bench/data_parallel.py --bin-dir build/release --net ../shared/bench/programs/mlp [--devices 2] [--batch 64] [--steps 60]
+        [--rounds 5] [--peer "PYTHON ../shared/bench/paddle_pe_bench.py"]
 
-Every device gets `batch` rows; goal G8 asks for the ratio of samples a second. Rounds alternate, so that other work on the
-machine hits both alike; the best round of each counts. Prints one JSON line. With --check one short round. Needs numpy.
+Every device gets `batch` rows; goal G8 asks for the ratio of samples a second: 1.85 for resnet18_64, 1.7 for mlp. Rounds alternate
+between one device, several, and as many processes with one device each that know nothing of each other, which is what the machine
+can give; the best round of each counts (minimum and median of its steps are both shown). processor_ratio is the processor time of
+a step of several devices over that of as many steps of one: 1 where nothing waits and nothing is done twice. With --peer the
+original's ParallelExecutor is timed in the same run on its own net of that name (mlp or lenet). Prints one JSON line each.
+With --check one short round. Needs numpy.
 """
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import tempfile
 
@@ -17,17 +23,50 @@ import numpy as np
 from run_step import batch
 
 
-def measure(args, loss, rows, devices, work):
-    with open(os.path.join(args.net, "net.json"), encoding="utf-8") as file:
-        net = json.load(file)
-    feeds = os.path.join(work, f"feeds{rows}.npz")
-    np.savez(feeds, **batch(net, rows, False))
-    done = subprocess.run(
-        [os.path.join(args.bin_dir, "tools/run-program"), "--program", os.path.join(args.net, "main.pb"), "--startup",
-         os.path.join(args.net, "startup.pb"), "--feed", feeds, "--fetch", loss, "--devices", f"cpu:{devices}", "--threads",
-         str(devices), "--benchmark", str(args.steps), "--warmup", "3", "-q"],
-        check=True, capture_output=True, text=True)
-    return json.loads(done.stdout)
+def command(args, net, devices, feeds):
+    words = [os.path.join(args.bin_dir, "tools/run-program"), "--program", os.path.join(args.net, "main.pb"), "--startup",
+             os.path.join(args.net, "startup.pb"), "--feed", feeds, "--fetch", net["loss"], "--devices", f"cpu:{devices}",
+             "--threads", str(devices), "--benchmark", str(args.steps), "--warmup", "5", "-q"]
+    return words + [word for flag in args.flag for word in shlex.split(flag)] if devices > 1 else words
+
+
+def run_together(commands):
+    """Starts all at once; the results of all."""
+    running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    results = []
+    for process in running:
+        out, err = process.communicate(timeout=600)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(process.args)} exited with {process.returncode}:\n{err}")
+        results.append(json.loads(out))
+    return results
+
+
+def summary(rounds, key):
+    return min(r["ms"][key] for r in rounds)
+
+
+def run_peer(args, name):
+    words = shlex.split(args.peer) + ["--net", name, "--batch", str(args.batch * args.devices), "--devices", f"1,{args.devices}",
+                                      "--engines", "executor,pe_allreduce,pe_reduce", "--rounds", str(args.rounds)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=1800)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(words)} exited with {done.returncode}:\n{done.stderr[-2000:]}")
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def measure(args, net, work):
+    feeds = []
+    for rows in (args.batch, args.batch * args.devices):
+        feeds.append(os.path.join(work, f"feeds{rows}.npz"))
+        np.savez(feeds[-1], **batch(net, rows, False))
+    one, several, apart = [], [], []
+    for _ in range(args.rounds):
+        one += run_together([command(args, net, 1, feeds[0])])
+        several += run_together([command(args, net, args.devices, feeds[1])])
+        # the slowest of the processes is what their sum would wait for
+        apart.append(max(run_together([command(args, net, 1, feeds[0])] * args.devices), key=lambda r: r["ms"]["p50"]))
+    return one, several, apart
 
 
 def main():
@@ -36,23 +75,39 @@ def main():
     ap.add_argument("--net", required=True)
     ap.add_argument("--devices", type=int, default=2)
     ap.add_argument("--batch", type=int, default=64)
-    ap.add_argument("--steps", type=int, default=30)
-    ap.add_argument("--rounds", type=int, default=3)
+    ap.add_argument("--steps", type=int, default=60)
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--flag", action="append", default=[], help="more words for run-program on several devices")
+    ap.add_argument("--peer")
     ap.add_argument("--check", action="store_true")
     args = ap.parse_args()
     if args.check:
         args.steps = args.rounds = 1
     with open(os.path.join(args.net, "net.json"), encoding="utf-8") as file:
-        loss = json.load(file)["loss"]
+        net = json.load(file)
+    name = os.path.basename(os.path.normpath(args.net))
     with tempfile.TemporaryDirectory() as work:
-        rounds = [(measure(args, loss, args.batch, 1, work), measure(args, loss, args.batch * args.devices, args.devices, work))
-                  for _ in range(args.rounds)]
-    one = min(r[0]["ms"]["min"] for r in rounds)
-    several = min(r[1]["ms"]["min"] for r in rounds)
-    cpu = [min(r[i]["cpu_ms"] for r in rounds) for i in (0, 1)]
-    print(json.dumps({"name": os.path.basename(os.path.normpath(args.net)), "devices": args.devices, "batch_per_device": args.batch,
-                      "ms_one": one, "ms_several": several, "ratio": round(args.devices * one / several, 3),
-                      "cpu_ms_one": cpu[0], "cpu_ms_several": cpu[1], "runs": args.rounds}))
+        one, several, apart = measure(args, net, work)
+    cpu = [min(r["cpu_ms"] for r in rounds) for rounds in (one, several)]
+    line = {"name": name, "devices": args.devices, "batch_per_device": args.batch}
+    for key, word in (("min", ""), ("p50", "_median")):
+        times = [summary(rounds, key) for rounds in (one, several, apart)]
+        line |= {f"ms_one{word}": round(times[0], 4), f"ms_several{word}": round(times[1], 4),
+                 f"ms_apart{word}": round(times[2], 4), f"ratio{word}": round(args.devices * times[0] / times[1], 3),
+                 f"ratio_apart{word}": round(args.devices * times[0] / times[2], 3)}
+    line |= {"cpu_ms_one": cpu[0], "cpu_ms_several": cpu[1], "processor_ratio": round(cpu[1] / (args.devices * cpu[0]), 3),
+             "load": round(os.getloadavg()[0], 2), "runs": args.rounds}
+    print(json.dumps(line), flush=True)
+    if not args.peer or name not in ("mlp", "lenet"):
+        return
+    peers = run_peer(args, name)
+    for peer in peers:
+        print(json.dumps(peer))
+    times = {(p["engine"], p["devices"]): p["ms_min"] for p in peers if "ms_min" in p}
+    alone = times.get(("ParallelExecutor AllReduce", 1))
+    for (engine, devices), ms in times.items():
+        if devices == args.devices and devices > 1 and alone:
+            print(json.dumps({"name": f"peer {engine}", "devices": devices, "ratio_of_whole_batch": round(alone / ms, 3)}))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,59 @@
 #include "executor/parallel/device_threads.h"
 
+#include "executor/parallel/spin.h"
+
 namespace millrace::executor {
 
-DeviceThreads::DeviceThreads(int devices) {
+DeviceThreads::DeviceThreads(int devices) : spins_(spins_for(devices)) {
   for (int device = 1; device < devices; ++device)
     threads_.emplace_back([this, device] { work(device); });
 }
 
 DeviceThreads::~DeviceThreads() {
-  {
-    const std::lock_guard lock(mutex_);
-    stop_ = true;
-  }
-  wake_.notify_all();
+  stop_.store(true, std::memory_order_seq_cst);
+  notify(wake_);
   for (std::thread& thread : threads_) thread.join();
 }
 
-void DeviceThreads::run(llvm::function_ref<void(int)> body) {
-  {
-    const std::lock_guard lock(mutex_);
-    body_ = &body;
-    pending_ = static_cast<int>(threads_.size());
-    ++round_;
+template <typename Done>
+void DeviceThreads::wait(std::condition_variable& changed, Done&& done) {
+  for (int spin = 0; spin < spins_; ++spin) {
+    if (done()) return;
+    spin_pause();
   }
-  wake_.notify_all();
-  body(0);
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return pending_ == 0; });
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  changed.wait(lock, done);
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+// Who sleeps has said so before it looked for the last time.
+void DeviceThreads::notify(std::condition_variable& changed) {
+  if (sleepers_.load(std::memory_order_seq_cst) == 0) return;
+  const std::lock_guard lock(mutex_);
+  changed.notify_all();
+}
+
+void DeviceThreads::run(llvm::function_ref<void(int)> body) {
+  body_ = &body;
+  pending_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_seq_cst);
+  notify(wake_);
+  body(0);
+  wait(done_, [this] { return pending_.load(std::memory_order_seq_cst) == 0; });
 }
 
 void DeviceThreads::work(int device) {
   uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
   while (true) {
-    wake_.wait(lock, [&] { return stop_ || round_ != seen; });
-    if (stop_) return;
-    seen = round_;
-    llvm::function_ref<void(int)>& body = *body_;
-    lock.unlock();
-    body(device);
-    lock.lock();
-    if (--pending_ == 0) done_.notify_one();
+    wait(wake_, [&] {
+      return stop_.load(std::memory_order_seq_cst) ||
+             round_.load(std::memory_order_seq_cst) != seen;
+    });
+    if (stop_.load(std::memory_order_seq_cst)) return;
+    ++seen;
+    (*body_)(device);
+    if (pending_.fetch_sub(1, std::memory_order_seq_cst) == 1) notify(done_);
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -12,6 +13,9 @@ namespace millrace::executor {
 
 /// One thread a device; the caller's is that of device 0. Threads live as long as the object, so
 /// what a thread keeps (the libraries' own state) stays with its device.
+///
+/// Where there is a core for each, a thread holds on to it for a moment before it sleeps: between
+/// two steps there is less time than waking up takes.
 class DeviceThreads {
  public:
   explicit DeviceThreads(int devices);
@@ -24,15 +28,20 @@ class DeviceThreads {
 
  private:
   void work(int device);
+  template <typename Done>
+  void wait(std::condition_variable& changed, Done&& done);
+  void notify(std::condition_variable& changed);
 
+  const int spins_;
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;
+  std::atomic<int> sleepers_{0};
   std::vector<std::thread> threads_;
-  llvm::function_ref<void(int)>* body_ = nullptr;
-  uint64_t round_ = 0;
-  int pending_ = 0;
-  bool stop_ = false;
+  llvm::function_ref<void(int)>* body_ = nullptr;  ///< set before the round begins
+  std::atomic<uint64_t> round_{0};
+  std::atomic<int> pending_{0};
+  std::atomic<bool> stop_{false};
 };
 
 }  // namespace millrace::executor

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "executor/parallel/join_rows.h"
+#include "executor/parallel/spin.h"
 #include "framework/base/errors.h"
 #include "framework/tensor/layout.h"
 #include "kernels/cpu/collective/sum_parts.h"
@@ -18,12 +18,6 @@ namespace {
 // Large enough that claiming one costs nothing, small enough that its sum stays in the cache.
 constexpr int64_t kChunkBytes = int64_t{64} << 10U;
 constexpr size_t kCacheLine = 64;
-
-void pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 Status cancelled() {
   return {StatusCode::kDistributed, "cancelled: another device has failed"};
@@ -80,11 +74,8 @@ ExchangeGroup::ExchangeGroup(const ExchangeOptions& options)
     : options_(options), pending_(static_cast<size_t>(options.devices)) {
   for (int i = 0; i < options.exchanges; ++i)
     slots_.push_back(std::make_unique<Slot>(i, options.devices));
-  // spinning beside a device that needs the core would only hold it up
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  const bool crowded =
-      options.devices > cores || (options.runners > 0 && options.runners < options.devices);
-  spins_ = crowded ? 0 : 4000;
+  const bool few_run = options.runners > 0 && options.runners < options.devices;
+  spins_ = few_run ? 0 : spins_for(options.devices);
 }
 
 ExchangeGroup::~ExchangeGroup() = default;
@@ -148,7 +139,7 @@ Status ExchangeGroup::wait(int device, const Slot& slot, Done&& done) {
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return Ok();
     if (failed()) break;
-    pause();
+    spin_pause();
   }
   const auto deadline = Clock::now() + std::chrono::milliseconds(options_.timeout_ms);
   leave();

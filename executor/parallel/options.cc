@@ -149,6 +149,12 @@ Status check_ops(const Program& program) {
   return Ok();
 }
 
+int64_t bucket_bytes(const BuildStrategy& build) {
+  constexpr int64_t kWithin = int64_t{1} << 20U;
+  constexpr int64_t kBetween = int64_t{4} << 20U;
+  return build.bucket_bytes.value_or(build.num_trainers > 1 ? kBetween : kWithin);
+}
+
 }  // namespace
 
 Status check_options(const ParallelOptions& options, const Program& program) {
@@ -160,8 +166,8 @@ Status check_options(const ParallelOptions& options, const Program& program) {
   MILLRACE_RETURN_IF_ERROR(check_execution(options.exec_strategy));
   MILLRACE_RETURN_IF_ERROR(check_trainers(options));
   MILLRACE_RETURN_IF_ERROR(check_micro_batches(options, program));
-  if (build.bucket_bytes < 0)
-    return InvalidArgument("bucket_bytes must not be negative, found {}", build.bucket_bytes);
+  if (build.bucket_bytes.value_or(0) < 0)
+    return InvalidArgument("bucket_bytes must not be negative, found {}", *build.bucket_bytes);
   if (options.share_vars_from != nullptr) {
     if (options.share_vars_from->runs() == 0) {
       return Status(StatusCode::kInvalidArgument, "share_vars_from: that executor has not run yet");
@@ -189,7 +195,6 @@ std::vector<std::string> option_remarks(const ParallelOptions& options) {
       {build.fuse_adamw, "fuse_adamw"},
       {build.enable_auto_fusion, "enable_auto_fusion"},
       {!build.mkldnn_enabled_op_types.empty(), "mkldnn_enabled_op_types"},
-      {build.is_distribution, "is_distribution"},
   };
   for (const auto& [is_set, name] : without_effect) {
     if (is_set) remarks.push_back(fmt::format("{}: changes nothing on CPU devices", name));
@@ -218,7 +223,7 @@ std::string device_pipeline(const ParallelOptions& options, int device) {
       ",data-parallel{{devices={},device={},trainers={},strategy={},scale={},bucket-bytes={},"
       "wait-for-all={},fuse-broadcasts={},micro-batches={},rings={}}}",
       options.devices, device, build.num_trainers, strategy, scale,
-      build.fuse_all_reduce_ops ? build.bucket_bytes : 0, build.enable_backward_optimizer_op_deps,
+      build.fuse_all_reduce_ops ? bucket_bytes(build) : 0, build.enable_backward_optimizer_op_deps,
       build.fuse_broadcast_ops, build.micro_batches, build.nccl_comm_num);
   return text;
 }

@@ -81,8 +81,10 @@ struct BuildStrategy {
   bool cache_runtime_context = false;   ///< no effect: arguments are always looked up once
   std::string debug_graphviz_path;      ///< prefix of dot files; empty: none
   std::set<std::string> mkldnn_enabled_op_types;
-  bool is_distribution = false;  ///< the program speaks with parameter servers
-  bool async_mode = false;       ///< devices train apart
+  /// The program speaks with parameter servers. No effect: its ops say so themselves, and device 0
+  /// runs those; with async_mode every device does.
+  bool is_distribution = false;
+  bool async_mode = false;  ///< devices train apart
   int nccl_comm_num = 1;
   bool use_hierarchical_allreduce = false;
   int hierarchical_allreduce_inter_nranks = 0;
@@ -95,7 +97,8 @@ struct BuildStrategy {
   // Beyond the original.
 
   /// A bucket of gradients that has as many bytes is exchanged while back-propagation goes on.
-  int64_t bucket_bytes = int64_t{4} << 20U;
+  /// Absent: 1 MiB within one process, 4 MiB between processes, where every exchange takes longer.
+  std::optional<int64_t> bucket_bytes;
   /// Parts of a device's rows that run one after the other before one update; their gradients are
   /// averaged.
   int micro_batches = 1;

@@ -4,6 +4,7 @@
 
 #include "executor/feed_values.h"
 #include "transpiler/distribute/roles.h"
+#include "transpiler/parallel/owners.h"
 
 namespace millrace::executor {
 namespace {
@@ -61,7 +62,8 @@ void Replica::find_phases() {
     const bool known = bits != role::kUnspecified;
     if (known && (bits & role::kLrSched) != 0) {
       schedule_.set(i);
-    } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0)) {
+    } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0) ||
+               transpiler::is_server_op(op)) {
       update_.set(i);
       if (!is_exchange(op)) first_update_ = std::min<int64_t>(first_update_, i);
     }

@@ -20,7 +20,7 @@ struct FieldOf {
 };
 
 using BuildField =
-    FieldOf<BuildStrategy, bool, int, int64_t, std::optional<bool>, std::string,
+    FieldOf<BuildStrategy, bool, int, std::optional<int64_t>, std::optional<bool>, std::string,
             std::vector<std::string>, std::set<std::string>, ReduceStrategy, GradientScale>;
 using ExecutionField = FieldOf<ExecutionStrategy, bool, int>;
 
@@ -87,8 +87,17 @@ bool read(llvm::StringRef text, bool& to) {
   return word >= 0;
 }
 
-bool read(llvm::StringRef text, std::optional<bool>& to) {
-  bool value = false;
+bool read(llvm::StringRef text, int& to) {
+  return !text.getAsInteger(10, to);
+}
+
+bool read(llvm::StringRef text, int64_t& to) {
+  return !text.getAsInteger(10, to);
+}
+
+template <typename T>
+bool read(llvm::StringRef text, std::optional<T>& to) {
+  T value{};
   if (text.equals_insensitive("none")) {
     to.reset();
     return true;
@@ -96,14 +105,6 @@ bool read(llvm::StringRef text, std::optional<bool>& to) {
   if (!read(text, value)) return false;
   to = value;
   return true;
-}
-
-bool read(llvm::StringRef text, int& to) {
-  return !text.getAsInteger(10, to);
-}
-
-bool read(llvm::StringRef text, int64_t& to) {
-  return !text.getAsInteger(10, to);
 }
 
 bool read(llvm::StringRef text, std::string& to) {

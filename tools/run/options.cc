@@ -37,6 +37,7 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
                  "parts of a device's rows whose gradients add up before one update")
       ->check(CLI::Range(1, 1 << 20).description(""));
   app.add_option("--bucket-bytes", flags.bucket_bytes, "gradients exchanged at once; 0: one by one")
+      ->default_str("1 MiB, 4 MiB between processes")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40).description(""));
   app.add_option("--build-strategy", flags.build_strategy,
                  "a field of the BuildStrategy, docs/processes.md; may be repeated")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct ParallelFlags {
   std::string share_vars_output;
   bool sync_batch_norm = false;
   int micro_batches = 1;
-  int64_t bucket_bytes = int64_t{4} << 20U;
+  std::optional<int64_t> bucket_bytes;
   std::vector<std::string> build_strategy;  ///< FIELD=VALUE each
   std::vector<std::string> exec_strategy;   ///< likewise
 };

@@ -46,15 +46,19 @@ class DataParallel final : public Pass {
     if (micro_batches_ > 1) changed |= merge(program.root(), grads);
     if (!exchange_ || devices_ * trainers_ == 1) return changed;
     Ownership ownership;
-    const bool divided = reduce_ && devices_ > 1;
+    const bool has_servers = devices_ > 1 && give_server_ops(program, ownership);
+    // updates are made by the servers, and device 0 sends every sum
+    const bool divided = reduce_ && devices_ > 1 && !has_servers;
     if (divided) ownership = divide_updates(program, grads, devices_);
     ExchangeInserter inserter(program.root(), settings_);
     inserter.insert(grads);
-    if (divided) {
+    if (divided || has_servers) {
       inserter.broadcast(ownership.sent);
       for (const auto& [op, owner] : ownership.owner_of) {
         if (owner != device_) program.root().erase(*op);
       }
+      if (has_servers)
+        context.remarks.emplace_back("device 0 alone speaks with the parameter servers");
       if (ownership.needs_all)
         context.remarks.emplace_back(
             "an optimizer op reads gradients of several owners: every "

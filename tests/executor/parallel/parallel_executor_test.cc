@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "executor/parallel/device_programs.h"
 #include "executor/parallel/timeline.h"
 #include "tests/executor/parallel/small_job.h"
 
@@ -252,6 +253,51 @@ TEST(ParallelExecutorTest, LeavesOutOpsInADryRun) {
   Job job(options);
   EXPECT_THAT(job.train(2, 4).back(), SizeIs(0));
   EXPECT_THAT(param(job, 0, "w"), ElementsAre(0.3F, -0.2F, 0.1F));
+}
+
+// A program for parameter servers: all devices sum their gradients, one sends and receives.
+TEST(ParallelExecutorTest, SpeaksWithServersOnce) {
+  const auto program = program_of(R"(# millrace
+block 0 {
+  param w: f32(2, 1)
+  var x: f32(-1, 2)
+  var y: f32(-1, 1)
+  var loss: f32(1)
+  var loss@GRAD: f32(1)
+  var y@GRAD: f32(-1, 1)
+  var w@GRAD: f32(2, 1)
+  mul X=x Y=w -> Out=y {op_role: 0}
+  mean X=y -> Out=loss {op_role: 256}
+  fill_constant -> Out=loss@GRAD {shape: [1], value: 1.0, dtype: 5, op_role: 257}
+  mean_grad X=y Out@GRAD=loss@GRAD -> X@GRAD=y@GRAD {op_role: 1}
+  mul_grad X=x Y=w Out@GRAD=y@GRAD -> Y@GRAD=w@GRAD {op_role: 1, op_role_var: ["w", "w@GRAD"]}
+  send X=w@GRAD {epmap: ["127.0.0.1:1"], op_role: 4}
+  recv -> Out=w {epmap: ["127.0.0.1:1"], op_role: 4}
+}
+)");
+  for (const ReduceStrategy strategy : {ReduceStrategy::kAllReduce, ReduceStrategy::kReduce}) {
+    ParallelOptions options = devices(2);
+    options.build_strategy.reduce_strategy = strategy;
+    std::vector<std::string> remarks;
+    const auto made =
+        make_device_programs(*program, *standard_runtime()->ops, options, {}, remarks);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    const auto types = [](const Program& of) {
+      std::vector<std::string> list;
+      for (const Op& op : of.root().ops()) list.push_back(op.type().str());
+      return list;
+    };
+    const std::vector<std::string> forward{"mul", "mean", "fill_constant", "mean_grad", "mul_grad"};
+    std::vector<std::string> first = forward;
+    first.insert(first.end(), {"exchange_begin", "exchange_end", "send", "recv", "exchange_begin",
+                               "exchange_end"});
+    std::vector<std::string> second = forward;
+    second.insert(second.end(),
+                  {"exchange_begin", "exchange_end", "exchange_begin", "exchange_end"});
+    EXPECT_EQ(types(*(*made)[0]), first);
+    EXPECT_EQ(types(*(*made)[1]), second);
+    EXPECT_THAT(remarks, testing::Contains(HasSubstr("device 0 alone speaks")));
+  }
 }
 
 }  // namespace
