@@ -1,6 +1,5 @@
-// Builds LeNet and a small transformer from nothing, trains them on two devices, saves, reloads and
-// serves them.
-//   train_and_serve FOLDER [STEPS]
+// Builds LeNet and a small transformer from nothing, trains them, saves, reloads and serves them.
+//   train_and_serve FOLDER [--steps 150] [--devices cpu:2]
 
 #include <cmath>
 #include <cstdlib>
@@ -150,25 +149,33 @@ double mean_of(const Array& values) {
   return sum / static_cast<double>(values.values<float>().size());
 }
 
-Status run(Job job, Arrays (*batch)(Numbers&), const std::string& folder, int steps) {
+struct Options {
+  std::string folder;
+  int steps = 150;
+  int devices = 2;
+};
+
+Status run(Job job, Arrays (*batch)(Numbers&), const Options& options) {
   // mistakes in the layers above are said here, each with its line
   MILLRACE_RETURN_IF_ERROR(
       job.net.minimize(job.loss, {.method = millrace::Adam{}, .learning_rate = 0.003}).status());
-  MILLRACE_ASSIGN_OR_RETURN(Session training, Session::open(job.net.main(), &job.net.startup(),
-                                                            {.threads = 2, .devices = 2}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      Session training, Session::open(job.net.main(), &job.net.startup(),
+                                      {.threads = options.devices, .devices = options.devices}));
   Numbers numbers;
   double first = 0;
   double last = 0;
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < options.steps; ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const Arrays results,
                               training.run(batch(numbers), {job.loss.name()}));
     last = mean_of(results.at(job.loss.name()));
     if (step == 0) first = last;
   }
-  std::cout << job.name << ": loss " << first << ", after " << steps << " steps " << last << "\n";
+  std::cout << job.name << ": loss " << first << ", after " << options.steps << " steps " << last
+            << "\n";
   if (!(last < first)) return {millrace::StatusCode::kExecution, "the loss did not fall"};
 
-  const std::string place = folder + "/" + job.name;
+  const std::string place = options.folder + "/" + job.name;
   MILLRACE_RETURN_IF_ERROR(training.save_model(place, {job.input.name()}, {job.answer.name()}));
   MILLRACE_ASSIGN_OR_RETURN(Session serving, Session::open_model(place));
   const Arrays feeds = batch(numbers);
@@ -191,16 +198,34 @@ Status run(Job job, Arrays (*batch)(Numbers&), const std::string& folder, int st
   return millrace::Ok();
 }
 
+// False for words that it does not know.
+bool parse(int argc, char** argv, Options& options) {
+  if (argc < 2 || argc % 2 != 0) return false;
+  options.folder = argv[1];
+  for (int i = 2; i < argc; i += 2) {
+    const std::string flag = argv[i];
+    const std::string value = argv[i + 1];
+    if (flag == "--steps") {
+      options.steps = std::atoi(value.c_str());
+    } else if (flag == "--devices" && value.rfind("cpu:", 0) == 0) {
+      options.devices = std::atoi(value.c_str() + 4);
+    } else {
+      return false;
+    }
+  }
+  return options.steps > 0 && options.devices > 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: train_and_serve FOLDER [STEPS]\n";
+  Options options;
+  if (!parse(argc, argv, options)) {
+    std::cerr << "usage: train_and_serve FOLDER [--steps 150] [--devices cpu:2]\n";
     return 2;
   }
-  const int steps = argc > 2 ? std::atoi(argv[2]) : 150;
-  Status status = run(lenet(), images, argv[1], steps);
-  if (status.ok()) status = run(transformer(), sentences, argv[1], steps);
+  Status status = run(lenet(), images, options);
+  if (status.ok()) status = run(transformer(), sentences, options);
   if (!status.ok()) std::cerr << status.to_string() << "\n";
   return status.ok() ? 0 : 1;
 }
