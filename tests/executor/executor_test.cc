@@ -45,8 +45,8 @@ std::unique_ptr<Program> two_scales() {
 
 class ExecutorTest : public testing::Test {
  protected:
-  std::unique_ptr<PreparedProgram> prepare(const Program& program) {
-    auto prepared = Executor(runtime_).prepare(program, scope_);
+  std::unique_ptr<PreparedProgram> prepare(const Program& program, bool optimize = true) {
+    auto prepared = Executor(runtime_, {.optimize = optimize}).prepare(program, scope_);
     EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
     return std::move(prepared).value();
   }
@@ -88,7 +88,7 @@ TEST_F(ExecutorTest, HandsLodOn) {
 }
 
 TEST_F(ExecutorTest, SaysWhichInputHoldsNoValue) {
-  const auto prepared = prepare(*two_scales());
+  const auto prepared = prepare(*two_scales(), false);
   std::vector<Value> results;
   const Status status = prepared->run({}, {"z"}, results);
   EXPECT_EQ(status.code(), StatusCode::kExecution);
@@ -147,7 +147,7 @@ TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
         .set_output("Out", std::string(1, names[1]))
         .set_float("scale", 2);
   }
-  const auto prepared = prepare(*program);
+  const auto prepared = prepare(*program, false);
   std::vector<Value> results;
   // sizes fall, rise beyond what was planned, and fall again
   for (const int64_t count : {32, 32, 8, 100, 100, 8}) {
@@ -194,7 +194,7 @@ TEST_F(ExecutorTest, FetchesOtherVarsInALaterRun) {
 }
 
 TEST_F(ExecutorTest, StopsAtTheFirstNanIfAsked) {
-  const auto prepared = prepare(*two_scales());
+  const auto prepared = prepare(*two_scales(), false);
   NanCheck check;
   prepared->observe(&check);
   NamedValues feeds;
@@ -207,7 +207,7 @@ TEST_F(ExecutorTest, StopsAtTheFirstNanIfAsked) {
 }
 
 TEST_F(ExecutorTest, TimesEveryOp) {
-  const auto prepared = prepare(*two_scales());
+  const auto prepared = prepare(*two_scales(), false);
   Trace trace;
   prepared->observe(&trace);
   NamedValues feeds;
@@ -219,7 +219,7 @@ TEST_F(ExecutorTest, TimesEveryOp) {
 }
 
 TEST_F(ExecutorTest, PrintsStepsAndMemory) {
-  const auto prepared = prepare(*two_scales());
+  const auto prepared = prepare(*two_scales(), false);
   NamedValues feeds;
   feeds["x"] = tensor_value({1, 2}, {1, 2});
   std::vector<Value> results;

@@ -32,7 +32,8 @@ class Finder {
   Op* writer(llvm::StringRef name, llvm::StringRef type) {
     Op* const op = inner_.writer(name);
     if (op == nullptr || op->type() != type) return nullptr;
-    found_.forward.push_back(op);
+    // Q and K may be one tensor that was cut once
+    if (!llvm::is_contained(found_.forward, op)) found_.forward.push_back(op);
     return op;
   }
   // The one op of that type which reads an inner var in a slot.
