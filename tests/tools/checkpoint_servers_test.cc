@@ -270,6 +270,15 @@ TEST_F(ReshardServers, AnyNumberToAnyNumber) {
   }
 }
 
+TEST_F(ReshardServers, FoldersOfServersAreFound) {
+  const JobOfServers three(folder_, 3);
+  EXPECT_THAT(server_folders(three.root()), ::testing::IsEmpty());
+  three.save();
+  EXPECT_THAT(server_folders(three.root()),
+              ElementsAre(three.root() + "/server-0", three.root() + "/server-1",
+                          three.root() + "/server-2"));
+}
+
 TEST_F(ReshardServers, WhatDoesNotFitIsSaid) {
   const JobOfServers two(folder_, 2);
   const JobOfServers three(folder_, 3);

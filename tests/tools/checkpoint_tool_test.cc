@@ -239,6 +239,23 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
   EXPECT_EQ(run_tool(train + nowhere + " --fail-on-save-error").code, 3);
 }
 
+// A folder of snapshots of servers: what each has, and whether all of it is good.
+TEST_F(CheckpointTool, SnapshotsOfServersAreListedAndVerified) {
+  for (const char* server : {"server-0", "server-1"})
+    succeed(std::string("convert ") + kSeparate + " --to checkpoint -o " +
+            path(std::string("snap/") + server + "/step-3") + " -q");
+  const json rows = json::parse(run("list --json " + path("snap")).out)["checkpoints"];
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[1]["server"], 1);
+  EXPECT_EQ(rows[1]["step"], 3);
+  EXPECT_THAT(run("list " + path("snap")).out, HasSubstr("server"));
+  succeed("verify " + path("snap"));
+  put(path("snap/server-1/step-3/data-0-0.safetensors"), "damaged");
+  const Result bad = run("verify " + path("snap"));
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_THAT(bad.out, HasSubstr("server-1/step-3"));
+}
+
 // Dropout goes on with the numbers that the stopped run would have drawn next, on every device.
 TEST_F(CheckpointTool, RandomNumbersGoOnExactly) {
   put(path("main.txt"), R"(# millrace program 1

@@ -12,6 +12,7 @@
 #include "io/checkpoint/folder.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
+#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 #include "tools/inspect/params.h"
@@ -22,8 +23,9 @@ namespace {
 // One line of `list`.
 struct Row {
   io::CheckpointEntry entry;
-  std::string time;   // of the manifest; empty if there is none
-  std::string wrong;  // why a manifest cannot be read
+  int64_t server = -1;  // whose snapshot it is; -1: a checkpoint of a run
+  std::string time;     // of the manifest; empty if there is none
+  std::string wrong;    // why a manifest cannot be read
   int64_t ranks = 0;
   size_t tensors = 0;
   uint64_t bytes = 0;
@@ -52,10 +54,16 @@ Row row_of(const io::CheckpointEntry& entry) {
 }
 
 std::string list_text(const std::vector<Row>& rows) {
-  std::string out = fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", "step", "time",
-                                "complete", "ranks", "tensors", "bytes");
+  const bool servers = !rows.empty() && rows.front().server >= 0;
+  const auto server_column = [&](const std::string& text) {
+    return servers ? fmt::format("{:>6}  ", text) : std::string();
+  };
+  std::string out = server_column("server");
+  out += fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", "step", "time", "complete",
+                     "ranks", "tensors", "bytes");
   for (const Row& row : rows) {
     const char* const state = !row.entry.complete ? "no" : row.wrong.empty() ? "yes" : "damaged";
+    out += server_column(std::to_string(row.server));
     out += fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", row.entry.step, row.time,
                        state, row.ranks, row.tensors, row.bytes);
     if (!row.wrong.empty()) out += fmt::format("{:>14}{}\n", "", printable(row.wrong));
@@ -69,7 +77,9 @@ std::string list_json(const std::vector<Row>& rows, const std::string& path) {
   out.key("schema").begin_object().member("name", "millrace.checkpoints").member("version", 1);
   out.end_object().member("folder", path).key("checkpoints").begin_array();
   for (const Row& row : rows) {
-    out.begin_object().member("step", row.entry.step).member("folder", row.entry.folder);
+    out.begin_object();
+    if (row.server >= 0) out.member("server", row.server);
+    out.member("step", row.entry.step).member("folder", row.entry.folder);
     out.member("complete", row.entry.complete).member("readable", row.wrong.empty());
     if (!row.wrong.empty()) out.member("error", row.wrong);
     if (!row.time.empty()) out.member("time", row.time);
@@ -172,9 +182,16 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
   const std::string& path = flags.paths[0];
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return NotFound("no such folder").in_file(path);
-  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(path));
   std::vector<Row> rows;
-  for (const io::CheckpointEntry& entry : entries) rows.push_back(row_of(entry));
+  const std::vector<std::string> servers = server_folders(path);
+  for (size_t i = 0; i < std::max<size_t>(servers.size(), 1); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto entries,
+                              io::list_checkpoints(servers.empty() ? path : servers[i]));
+    for (const io::CheckpointEntry& entry : entries) {
+      rows.push_back(row_of(entry));
+      if (!servers.empty()) rows.back().server = static_cast<int64_t>(i);
+    }
+  }
   MILLRACE_RETURN_IF_ERROR(
       tool.write_output(tool.common().json ? list_json(rows, path) : list_text(rows)));
   return kDone;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <sstream>
@@ -263,6 +264,16 @@ Status check_pieces(const JoinedVar& var) {
   const int64_t elements = io::Box::whole(var.dims).numel();
   if (at == elements) return Ok();
   return InvalidData("expected slices of {} elements, found {}", elements, at);
+}
+
+std::vector<std::string> server_folders(const std::string& root) {
+  std::vector<std::string> folders;
+  std::error_code error;
+  for (;;) {
+    std::string folder = fmt::format("{}/server-{}", root, folders.size());
+    if (!std::filesystem::is_directory(folder, error)) return folders;
+    folders.push_back(std::move(folder));
+  }
 }
 
 StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path) {

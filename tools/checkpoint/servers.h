@@ -67,6 +67,9 @@ Status check_pieces(const JoinedVar& var);
 StatusOr<std::unique_ptr<TensorSource>> open_servers(const Tool& tool, const std::string& root,
                                                      const std::string& slices);
 
+/// `<root>/server-0`, `server-1`, ...: the folders of snapshots; none for another folder.
+std::vector<std::string> server_folders(const std::string& root);
+
 /// slices.json of a job. Errors: those of reading; kInvalidData for a job without servers.
 StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string& path);
 

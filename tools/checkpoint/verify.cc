@@ -9,6 +9,7 @@
 #include "io/model_folder.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
+#include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/source.h"
 #include "tools/common/program_options.h"
 
@@ -88,6 +89,7 @@ void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::stri
   }
 }
 
+// NOLINTNEXTLINE(misc-no-recursion): server-<i> has no servers of its own
 Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
                    const Program* program, Outcome& outcome) {
   std::error_code error;
@@ -95,6 +97,11 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
   const bool folder = fs::is_directory(path, error);
   if (folder && fs::exists(path + "/" + std::string(io::kManifestName), error)) {
     verify_folder(tool, flags, path, program, outcome);
+    return Ok();
+  }
+  if (const std::vector<std::string> servers = server_folders(path); !servers.empty()) {
+    for (const std::string& server : servers)
+      MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, server, program, outcome));
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, folder

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Kills a training run with SIGKILL at random moments while it saves checkpoints, again and again.
+
+    tests/faults/kill_saves.py --bin-dir build/dev/tools [--rounds 100] [--seed N] [--json FILE]
+
+A run saves after every step and is started anew with --resume auto each time. After every kill all complete checkpoints of
+the folder must verify, and the newest must not be older than the one before. In the end the run is left alone: what it has
+must equal, bit by bit, what a run has that was never killed. Exit status: 0 all well, 1 not.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+EPOCHS, ROWS, BATCH = 40, 400, 10
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bin-dir", required=True)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", help="write the figures to this file")
+    args = parser.parse_args()
+    draw = random.Random(args.seed)
+    tool = lambda name: os.path.join(args.bin_dir, name)
+    at_root = lambda path: os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..", path)
+    wrong, kills, incomplete, last, begin = [], 0, 0, -1, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        at = lambda name: os.path.join(folder, name)
+        with open(at("d.csv"), "w", encoding="ascii") as f:
+            for i in range(ROWS):
+                f.write(",".join(str((i * 31 + k * 17) % 23 * 0.05) for k in range(14)) + "\n")
+        train = [tool("run-program"), "--program", at_root("tests/data/fit_a_line/main.pb"), "--startup",
+                 at_root("tests/data/fit_a_line/startup.pb"), "--columns", "x=0:12,y=13", "--batch-size", str(BATCH), "--seed", "3",
+                 "--data", at("d.csv"), "--epochs", str(EPOCHS), "-q"]
+        saving = train + ["--save-every", "1", "--checkpoint-dir", at("ck"), "--keep-last", "3", "--resume", "auto"]
+        subprocess.run(train + ["--save-persistables", at("whole.npz")], check=True)
+        for _ in range(args.rounds):
+            process = subprocess.Popen(saving, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            time.sleep(draw.uniform(0.02, 0.4))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            if process.returncode != -signal.SIGKILL:
+                if process.returncode != 0:
+                    wrong.append(process.stderr.read().decode().strip())
+                continue  # it was done before
+            kills += 1
+            listed = subprocess.run([tool("checkpoint"), "list", at("ck"), "--json"], capture_output=True, text=True)
+            rows = json.loads(listed.stdout)["checkpoints"] if listed.returncode == 0 else []
+            complete = [row["step"] for row in rows if row["complete"]]
+            incomplete += len(rows) - len(complete)
+            if complete and max(complete) < last:
+                wrong.append(f"step {last} was there, now the newest is {max(complete)}")
+            last = max(complete, default=last)
+            if complete:
+                done = subprocess.run([tool("checkpoint"), "verify", at("ck"), "-q"], capture_output=True, text=True)
+                if done.returncode != 0:
+                    wrong.append(done.stderr.strip())
+        subprocess.run(saving + ["--save-persistables", at("again.npz")], check=True)
+        done = subprocess.run([tool("checkpoint"), "diff", at("whole.npz"), at("again.npz")], capture_output=True, text=True)
+        if done.returncode != 0:
+            wrong.append("the end differs: " + done.stdout.strip())
+    figures = {"rounds": args.rounds, "kills": kills, "incomplete_folders_seen": incomplete, "newest_step_at_last_kill": last,
+               "wrong": len(wrong), "seconds": round(time.monotonic() - begin, 1)}
+    print("\n".join(wrong[:10]))
+    print(json.dumps(figures))
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump(figures, f)
+    return int(bool(wrong) or kills == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
