@@ -102,6 +102,11 @@ class Bench {
     compare(
         "load, page cache, 2 threads", [&] { return raw_read(); }, [&] { return load(2); });
     compare(
+        "load, cold", [&] { return raw_read(); }, [&] { return load(1); }, [&] { forget_pages(); });
+    compare(
+        "load, cold, 2 threads", [&] { return raw_read(); }, [&] { return load(2); },
+        [&] { forget_pages(); });
+    compare(
         "reshard 1 to 3", [&] { return raw_copy(); }, [&] { return reshard(); });
     async();
     fs::remove_all(path("raw"));
@@ -115,13 +120,17 @@ class Bench {
     return options_.folder + "/checkpoint_bench." + name;
   }
 
-  void compare(const std::string& name, const std::function<bool()>& bare,
-               const std::function<bool()>& ours) {
+  /// \param before  is called before each, and not timed
+  void compare(
+      const std::string& name, const std::function<bool()>& bare, const std::function<bool()>& ours,
+      const std::function<void()>& before = [] {}) {
     std::vector<Sample> left;
     std::vector<Sample> right;
-    const int64_t before = peak_kib();
+    const int64_t peak_before = peak_kib();
     for (int i = 0; i < options_.runs; ++i) {
+      before();
       left.push_back(timed(bare, ok_));
+      before();
       right.push_back(timed(ours, ok_));
     }
     const Sample a = median(left);
@@ -132,7 +141,7 @@ class Bench {
         "\"bare_s\": {:.4f}, \"speed_ratio\": {:.3f}, \"processor_s_per_gib\": {:.3f}, "
         "\"bare_processor_s_per_gib\": {:.3f}, \"more_peak_mib\": {:.1f}}}\n",
         name, bytes_, options_.tensors, options_.runs, b.wall, a.wall, a.wall / b.wall,
-        b.processor / gib, a.processor / gib, static_cast<double>(peak_kib() - before) / 1024);
+        b.processor / gib, a.processor / gib, static_cast<double>(peak_kib() - peak_before) / 1024);
     std::fflush(stdout);
   }
 
@@ -158,6 +167,18 @@ class Bench {
     io::CheckpointSaveOptions options;
     options.sync = sync;
     return good(io::save_state_dict(state_, path("c"), options));
+  }
+
+  // Takes the files out of the page cache; a file system in memory keeps them.
+  void forget_pages() {
+    std::vector<std::string> files = {path("raw")};
+    for (const auto& entry : fs::directory_iterator(path("c"))) files.push_back(entry.path());
+    for (const std::string& file : files) {
+      const int fd = ::open(file.c_str(), O_RDONLY);
+      ok_ =
+          fd >= 0 && ::fsync(fd) == 0 && ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 && ok_;
+      ::close(fd);
+    }
   }
 
   bool raw_read() {
