@@ -1,12 +1,15 @@
 #include "executor/inference_model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "executor/feed_targets.h"
 #include "framework/base/errors.h"
 #include "framework/export.h"
+#include "framework/op_attrs.h"
 #include "framework/read_program.h"
 #include "io/paths.h"
 #include "io/persistables.h"
@@ -47,6 +50,56 @@ Status run_passes(Program& program, const ops::OpRegistry& registry,
 // The last component, as the original takes it: names never lead out of the folder.
 std::string base_name(const std::string& name) {
   return fs::path(name).filename().string();
+}
+
+// The attribute of an op that names the servers of a table; empty for other ops.
+llvm::StringRef servers_attr(const Op& op) {
+  if (op.type() == "prefetch") return "epmap";
+  return op.type() == "distributed_lookup_table" ? "endpoints" : "";
+}
+
+// Gives the servers of a program other places. \returns the tables that it has there
+StatusOr<std::set<std::string>> move_servers(Program& program,
+                                             const std::vector<std::string>& endpoints) {
+  std::set<std::string> tables;
+  std::vector<std::string> named;  // in order of appearance
+  for (const bool count : {true, false}) {
+    if (!count && named.size() != endpoints.size()) {
+      return InvalidArgument("pserver_endpoints: the program names {} servers, {} are given",
+                             named.size(), endpoints.size());
+    }
+    for (Op& op : program.root().ops()) {
+      const llvm::StringRef attr = servers_attr(op);
+      if (attr.empty()) continue;
+      auto places = get_attr_or(op, attr, std::vector<std::string>());
+      for (std::string& place : places) {
+        const auto found = std::find(named.begin(), named.end(), place);
+        if (!count) {
+          place = endpoints[static_cast<size_t>(found - named.begin())];
+        } else if (found == named.end()) {
+          named.push_back(place);
+        }
+      }
+      if (!count) op.set_strings(attr, std::move(places));
+      for (const std::string& table : get_attr_or(op, "table_names", std::vector<std::string>()))
+        tables.insert(table);
+      for (const llvm::StringRef name : op.input_names())
+        if (op.type() == "distributed_lookup_table" && name == op.first_input("W"))
+          tables.insert(name.str());
+    }
+  }
+  return tables;
+}
+
+// What is loaded, after the servers were moved.
+StatusOr<io::VarPredicate> wanted_vars(InferenceModel& model,
+                                       const std::vector<std::string>& endpoints) {
+  if (endpoints.empty()) return io::VarPredicate(io::is_persistable);
+  MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> tables,
+                            move_servers(*model.program, endpoints));
+  return io::VarPredicate([tables](const Var& var) {
+    return io::is_persistable(var) && !tables.contains(var.name().str());
+  });
 }
 
 }  // namespace
@@ -128,6 +181,35 @@ StatusOr<InferenceModel> load_inference_model_bytes(std::string program, std::st
     return InvalidArgument("the program has parameters, but their bytes are not given");
   if (!params.empty())
     MILLRACE_RETURN_IF_ERROR(io::persistables_from_memory(scope, *model.program, params));
+  return model;
+}
+
+StatusOr<InferenceModel> load_inference_model_distributed(
+    const std::string& folder, Scope& scope, const std::string& model_filename,
+    const std::string& params_filename, const std::vector<std::string>& pserver_endpoints) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    return NotFound("there is no directory named '{}'", folder).in_file(folder);
+  const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(path));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(program), path));
+  MILLRACE_ASSIGN_OR_RETURN(const io::VarPredicate wanted, wanted_vars(model, pserver_endpoints));
+  MILLRACE_RETURN_IF_ERROR(
+      io::load_vars(scope, *model.program, folder, wanted, base_name(params_filename)));
+  return model;
+}
+
+StatusOr<InferenceModel> load_inference_model_distributed_bytes(
+    std::string program, std::optional<std::string_view> params, Scope& scope,
+    const std::vector<std::string>& pserver_endpoints) {
+  if (!params) return InvalidArgument("without a directory the parameters must be given as bytes");
+  const std::string name = "program in memory";
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> read,
+                            read_program_bytes(std::move(program), name));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(read), name));
+  MILLRACE_ASSIGN_OR_RETURN(const io::VarPredicate wanted, wanted_vars(model, pserver_endpoints));
+  MILLRACE_RETURN_IF_ERROR(io::vars_from_memory(scope, *model.program, *params, wanted));
   return model;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -76,5 +77,25 @@ StatusOr<InferenceModel> load_inference_model(const std::string& folder, Scope& 
 /// the program has some.
 StatusOr<InferenceModel> load_inference_model_bytes(std::string program, std::string_view params,
                                                     Scope& scope);
+
+/// The same of a program that looks tables up on servers (ops prefetch and
+/// distributed_lookup_table): those tables are not loaded, and the servers that the program names
+/// become the given ones.
+///
+/// \param pserver_endpoints  in the order in which the program names its servers; empty: the
+/// program
+///                           stays as it is and all its persistable vars are loaded
+/// Source: spec/distributed_io.md section 5. Errors: also kNotFound with the name of a folder that
+/// is not there, and kInvalidArgument for another number of servers.
+StatusOr<InferenceModel> load_inference_model_distributed(
+    const std::string& folder, Scope& scope, const std::string& model_filename = {},
+    const std::string& params_filename = {},
+    const std::vector<std::string>& pserver_endpoints = {});
+
+/// The same from bytes. Errors: kInvalidArgument also where there are no bytes of parameters at
+/// all.
+StatusOr<InferenceModel> load_inference_model_distributed_bytes(
+    std::string program, std::optional<std::string_view> params, Scope& scope,
+    const std::vector<std::string>& pserver_endpoints = {});
 
 }  // namespace millrace::executor

@@ -181,6 +181,63 @@ TEST_F(InferenceModelTest, RefusesWhatCannotWork) {
       HasSubstr("unsupported program version 9000000"));
 }
 
+// A table that stays on servers is not loaded, and the servers may be elsewhere by now.
+TEST_F(InferenceModelTest, TablesOnServersAreNotLoaded) {
+  const std::string source = R"(# millrace program 1
+
+block 0 {
+  persist table: f32(9, 2)
+  persist w: f32(2)
+  var ids: i64(-1, 1)
+  var rows: f32(-1, 2)
+  var out: f32(-1, 2)
+
+  distributed_lookup_table Ids=ids W=table -> Outputs=rows {
+      table_names: ["table.block0", "table.block1"], height_sections: [5l, 4l],
+      endpoints: ["a:1", "b:1"], trainer_id: 0
+  }
+  elementwise_mul X=rows Y=w -> Out=out {axis: -1}
+}
+)";
+  const auto program = read_program_bytes(source, "model", {});
+  ASSERT_EQ(text(program.ok() ? Ok() : program.status()), "ok");
+  Scope held;
+  held.local("w") = row({2, 3});
+  held.local("w").as<Tensor>().set_dims({2});
+  const auto only_w = [](const Var& var) { return var.name() == "w"; };
+  ASSERT_EQ(text(io::save_vars(held, **program, folder_, only_w).status()), "ok");
+  ASSERT_EQ(text(write_file_atomically(folder_ + "/__model__", export_program(**program))), "ok");
+  const auto load = [&](const std::vector<std::string>& endpoints, Scope& scope) {
+    return load_inference_model_distributed(folder_ + "/", scope, "x/__model__", "", endpoints);
+  };
+  Scope scope;
+  const auto model = load({"c:7", "d:8"}, scope);
+  ASSERT_EQ(text(model.ok() ? Ok() : model.status()), "ok");
+  EXPECT_EQ(floats(*scope.find("w")), std::vector<float>({2, 3}));
+  EXPECT_EQ(scope.find("table"), nullptr);
+  EXPECT_THAT(model->program->root().front().find_attr("endpoints")->strings(),
+              ElementsAre("c:7", "d:8"));
+  Scope none;
+  EXPECT_THAT(text(load({"c:7"}, none).status()),
+              HasSubstr("the program names 2 servers, 1 are given"));
+  EXPECT_EQ(load({}, none).status().code(), StatusCode::kNotFound) << "the table has no file";
+  EXPECT_THAT(text(load_inference_model_distributed(folder_ + "/none", none).status()),
+              HasSubstr("there is no directory named '" + folder_ + "/none'"));
+  EXPECT_EQ(load_inference_model_distributed(folder_, none, "other").status().code(),
+            StatusCode::kNotFound);
+  // From memory.
+  const auto bytes = io::vars_to_memory(held, **program, only_w);
+  ASSERT_TRUE(bytes.ok());
+  const std::string exported = export_program(**program);
+  const auto again = load_inference_model_distributed_bytes(exported, *bytes, none, {"c:7", "d:8"});
+  ASSERT_EQ(text(again.ok() ? Ok() : again.status()), "ok");
+  EXPECT_EQ(floats(*none.find("w")), std::vector<float>({2, 3}));
+  EXPECT_THAT(text(load_inference_model_distributed_bytes(exported, std::nullopt, none).status()),
+              HasSubstr("parameters must be given"));
+  EXPECT_EQ(load_inference_model_distributed_bytes("no program", "", none).status().code(),
+            StatusCode::kInvalidProgram);
+}
+
 TEST_F(InferenceModelTest, VarsByPredicate) {
   const auto weights = [](const Var& var) {
     return var.name().contains("w_0") && var.persistable();
