@@ -9,6 +9,8 @@ trainer 0 runs the reference's io_save programs. The files must equal, byte for 
 - what a single process saves that has the values which the servers hold, and
 - without a distributed table: what a single process saves that was trained on those batches itself.
 
+An inference model of the job must be, file by file, that of a process with these values, the whole table included.
+
 New servers run the reference's io_load programs, or read the folder, and go on: they must end as a single process does
 that goes on from the files it saved. Exit status: 0 all equal, 1 some not.
 """
@@ -168,6 +170,24 @@ class Case:
              "--params", params, "--feed-steps", self.at(feeds), "--steps", str(STEPS), "--optimize", "false", "--save-params",
              self.at(save) + "/", "-o", self.at(save + ".npz"), "-q"])
 
+    def model_flags(self):
+        """What makes an inference model: up to what the cost is computed of, from all that is fed but labels."""
+        costs = {"cross_entropy": "X", "cross_entropy2": "X", "square_error_cost": "X", "softmax_with_cross_entropy": "Logits"}
+        ops = self.main.blocks[0].ops
+        fetch = next((s.arguments[0] for op in ops for s in op.inputs if s.parameter == costs.get(op.type)), None)
+        if fetch is None:  # the mean of what comes out
+            fetch = next(s.arguments[0] for op in ops if op.type in ("mean", "reduce_mean") for s in op.inputs if s.arguments)
+        written = {x for op in ops for s in op.outputs for x in s.arguments}
+        needed, before = {fetch}, set()
+        while needed != before:
+            before = set(needed)
+            for op in ops:
+                if any(x in needed for s in op.outputs for x in s.arguments) and not any(
+                        "@GRAD" in x for s in op.outputs for x in s.arguments) and not any(s.parameter == "Param" for s in op.inputs):
+                    needed |= {x for s in op.inputs for x in s.arguments}
+        feeds = [v.name for v in self.main.blocks[0].vars if v.name in needed and v.name not in written and not v.persistable]
+        return ["--model-program", f"{self.folder}/main.pb", "--model-feeds", ",".join(feeds), "--model-fetches", fetch]
+
     def save_values(self, values, save):
         """A single process that has these values saves them."""
         program = self.read("main.pb")
@@ -175,7 +195,7 @@ class Case:
             del block.ops[:]
         model = self.write(program, "no_ops.pb")
         run([self.tool("run-program"), "--program", model, "--params", values, "--save-params", self.at(save) + "/",
-             "-o", self.at(save + ".out.npz"), "-q"])
+             "--save-model", self.at(save + "_model"), *self.model_flags(), "-o", self.at(save + ".out.npz"), "-q"])
 
     def job(self, feeds, params, name, server_flags, trainer_flags):
         """Trains with servers as processes; flags(i) are those of one server or of trainer 0."""
@@ -241,7 +261,8 @@ def check(case):
     model, values = case.at("disk", "model"), case.at("values.npz")
     os.makedirs(case.at("disk"))
     allow = ["--allow-dir", case.at("disk")]
-    save = lambda ends: [*allow, "--save-params", model, "--save-persistables", values] + (
+    save = lambda ends: [*allow, "--save-params", model, "--save-persistables", values, "--save-model",
+                         case.at("disk", "infer"), *case.model_flags()] + (
         ["--save-programs", ",".join(case.with_endpoints(n, ends) for n in a_save)] if a_save else [])
     case.job("head.npz", init, "first", lambda i, ends: [*init, *allow], save)
     saved = files_of(model)
@@ -252,7 +273,10 @@ def check(case):
         np.savez(case.at("all.npz"), **{**{n: f[n] for n in f.files}, **{n: g[n] for n in g.files}})
     case.save_values(case.at("all.npz"), "alone")
     alone = without_rates(files_of(case.at("alone")))
-    wrong = []
+    wrong = compare("inference models of the job and of a process", files_of(case.at("disk", "infer")),
+                    files_of(case.at("alone_model")))
+    if not os.path.exists(case.at("disk", "infer", "__model__")):
+        wrong.append("there is no inference model")
     if table:
         whole = table_rows(case.table, table)
         header = alone[case.table][:-whole.nbytes]
