@@ -6,10 +6,12 @@
 #include <fmt/format.h>
 
 #include "fleet/launch/job_environment.h"
+#include "framework/base/errors.h"
 #include "io/npz.h"
 #include "tools/ps/run_server.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
+#include "tools/run/parallel.h"
 #include "tools/run/progress.h"
 #include "tools/run/step_facts.h"
 
@@ -137,6 +139,12 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   name_files_of_rank(options, part.index);
   MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
   if (part.role == "trainer") {
+    MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+    if (wants_parallel(options, devices)) {
+      return Unimplemented(
+          "--role trainer: a trainer has one device, and no options of several; start more "
+          "trainers");
+    }
     options.ps.trainer_id = part.index;
     return run_trainer(tool, options);
   }
