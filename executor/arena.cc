@@ -1,6 +1,7 @@
 #include "executor/arena.h"
 
 #include <algorithm>
+#include <numeric>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -32,27 +33,37 @@ void give_back_free_memory(int64_t planned_bytes) {
 }  // namespace
 
 Arena::Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place)
-    : temporary_(std::move(temporary)), uses_(temporary_.size()), release_(steps.size()) {
+    : temporary_(std::move(temporary)), uses_(temporary_.size()) {
   for (size_t s = 0; s < steps.size(); ++s) {
     for (const int32_t index : steps[s].inputs) {
       if (index < 0) continue;
       // read before it is written: it carries something from run to run
       if (uses_[static_cast<size_t>(index)].first < 0)
         temporary_.reset(static_cast<unsigned>(index));
-      uses_[static_cast<size_t>(index)].last = static_cast<int64_t>(s);
+      uses_[static_cast<size_t>(index)].last = static_cast<int32_t>(s);
     }
     for (const int32_t index : steps[s].outputs) {
       if (index < 0) continue;
       Use& use = uses_[static_cast<size_t>(index)];
-      if (use.first < 0) use.first = static_cast<int64_t>(s);
-      use.last = static_cast<int64_t>(s);
+      if (use.first < 0) use.first = static_cast<int32_t>(s);
+      use.last = static_cast<int32_t>(s);
     }
   }
-  for (const unsigned index : temporary_.set_bits()) {
-    const int64_t last = uses_[index].last;
-    if (last >= 0) release_[static_cast<size_t>(last)].push_back(static_cast<int32_t>(index));
-  }
+  note_releases(steps.size());
   if (in_place) find_takeovers(steps);
+}
+
+void Arena::note_releases(size_t steps) {
+  release_from_.assign(steps + 1, 0);
+  for (const unsigned index : temporary_.set_bits()) {
+    if (uses_[index].last < 0) continue;
+    release_.push_back(static_cast<int32_t>(index));
+    ++release_from_[static_cast<size_t>(uses_[index].last) + 1];
+  }
+  std::partial_sum(release_from_.begin(), release_from_.end(), release_from_.begin());
+  std::stable_sort(release_.begin(), release_.end(), [this](int32_t a, int32_t b) {
+    return uses_[static_cast<size_t>(a)].last < uses_[static_cast<size_t>(b)].last;
+  });
 }
 
 void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
@@ -65,7 +76,7 @@ void Arena::find_takeovers(llvm::ArrayRef<Step> steps) {
       if (from < 0 || to < 0 || from == to || taken[static_cast<size_t>(from)]) continue;
       // what the op reads in another slot, too, must stay until it is done
       if (std::count(step.inputs.begin(), step.inputs.end(), from) > 1) continue;
-      const auto now = static_cast<int64_t>(s);
+      const auto now = static_cast<int32_t>(s);
       Use& taker = uses_[static_cast<size_t>(to)];
       const Use& giver = uses_[static_cast<size_t>(from)];
       if (giver.last != now || giver.first == now || taker.first != now || taker.takes_over >= 0)
@@ -84,7 +95,9 @@ void Arena::keep(int32_t index, Value* const* table) {
 }
 
 void Arena::release(size_t step, Value* const* table) {
-  for (const int32_t index : release_[step]) {
+  const auto first = static_cast<size_t>(release_from_[step]);
+  const auto end = static_cast<size_t>(release_from_[step + 1]);
+  for (const int32_t index : llvm::ArrayRef(release_).slice(first, end - first)) {
     if (!temporary_.test(static_cast<unsigned>(index))) continue;
     auto* const tensor = table[index]->get_if<Tensor>();
     if (tensor == nullptr) continue;

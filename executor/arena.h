@@ -47,12 +47,13 @@ class Arena {
 
  private:
   struct Use {
-    int64_t first = -1;
-    int64_t last = -1;
-    int32_t takes_over = -1;  ///< table entry whose memory this one may continue to use
     int64_t bytes = 0;        ///< largest size seen
+    int32_t first = -1;       ///< step
+    int32_t last = -1;        ///< step
+    int32_t takes_over = -1;  ///< table entry whose memory this one may continue to use
     int32_t range = -1;       ///< its range in the plan
   };
+  void note_releases(size_t steps);
   void find_takeovers(llvm::ArrayRef<Step> steps);
   void release(size_t step, Value* const* table);
   void drop(Value* const* table);
@@ -61,7 +62,8 @@ class Arena {
 
   llvm::BitVector temporary_;
   std::vector<Use> uses_;
-  std::vector<llvm::SmallVector<int32_t, 2>> release_;
+  std::vector<int32_t> release_;       ///< table entries by the last step that uses them
+  std::vector<int32_t> release_from_;  ///< where those of each step begin, and the end
   MemoryPlan plan_;
   std::shared_ptr<Buffer> buffer_;
 };

@@ -62,6 +62,10 @@ Status BlockRunner::add_step(const Op& op) {
   };
   add_args(op.inputs(), step.inputs);
   add_args(op.outputs(), step.outputs);
+  llvm::SmallVector<uint16_t, 8> needed;
+  llvm::SmallVector<uint16_t, 8> incoming;
+  llvm::SmallVector<uint16_t, 8> plain;
+  llvm::SmallVector<uint16_t, 8> shared_layout;
   uint16_t position = 0;
   const bool is_gradient = op.type().endswith("_grad");
   for (const Slot& slot : op.inputs()) {
@@ -69,10 +73,10 @@ Status BlockRunner::add_step(const Op& op) {
     const kernels::AcceptedKinds kinds = kernels::accepted_kinds(op.type(), op.name_of(slot.name));
     for (size_t k = 0; k < slot.args.size(); ++k, ++position) {
       if (step.inputs[position] < 0) continue;
-      if (required) step.required.push_back(position);
-      step.kinds.push_back({position, kinds});
+      if (required) needed.push_back(position);
+      if (kinds.rows || kinds.arrays || kinds.others) step.kinds.push_back({position, kinds});
       if (!kinds.others && is_gradient && op.name_of(slot.name).endswith("@GRAD"))
-        step.incoming.push_back(position);
+        incoming.push_back(position);
     }
   }
   const kernels::KernelSetup setup(*step.def, op, device_);
@@ -91,11 +95,12 @@ Status BlockRunner::add_step(const Op& op) {
   for (position = 0; position < step.inputs.size(); ++position) {
     if (step.inputs[position] < 0) continue;
     if (!llvm::is_contained(setup.accepted_layouts(), position)) {
-      step.plain.push_back(position);
+      plain.push_back(position);
     } else if (!kernels::keeps_private_layouts(op.type())) {
-      step.shared_layout.push_back(position);
+      shared_layout.push_back(position);
     }
   }
+  step.lists = InputLists(needed, incoming, plain, shared_layout);
   steps_.push_back(std::move(step));
   return Ok();
 }

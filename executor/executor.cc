@@ -36,23 +36,24 @@ std::string PreparedProgram::plan_text() const {
   return print_plan(*runner_);
 }
 
-// Compiles a copy of the program, rewritten where that is wanted and of use.
-Status PreparedProgram::compile(const Program& given) {
+// Compiles the program, rewritten where that is wanted and of use.
+Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_.reset();  // looks at the program that goes now
-  program_ = given.clone();
+  program_ = std::move(given);
   bool changed = false;
   if (options_.optimize || options_.bf16_products) {
+    if (original_ == nullptr) original_ = program_->clone();
     places_.before(*program_);
     MILLRACE_ASSIGN_OR_RETURN(changed, optimize(*program_, *runtime_->ops, kept_,
                                                 {.fuse = options_.optimize,
                                                  .bf16_products = options_.bf16_products,
                                                  .release_folded = options_.release_folded}));
   }
-  if (!changed) {
-    original_.reset();
-  } else {
+  if (changed) {
     places_.after(*program_);
-    if (original_ == nullptr) original_ = given.clone();
+  } else {
+    original_.reset();
+    places_ = OriginalPlaces();
   }
   // Temporaries of an earlier program may stand in memory that its runner has planned.
   locals_ = std::make_unique<Scope>(scope_);
@@ -73,8 +74,7 @@ Status PreparedProgram::compile(const Program& given) {
 // Sees to it that the program has the vars that are fetched.
 Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
   if (runner_ == nullptr) {  // compiling failed when it was last asked for
-    const std::unique_ptr<Program> given = (original_ == nullptr ? program_ : original_)->clone();
-    MILLRACE_RETURN_IF_ERROR(compile(*given));
+    MILLRACE_RETURN_IF_ERROR(compile(given().clone()));
   }
   const size_t before = kept_.size();
   for (const std::string& name : fetches) {
@@ -87,17 +87,22 @@ Status PreparedProgram::provide(const std::vector<std::string>& fetches) {
     }
     kept_.push_back(name);
   }
-  return kept_.size() == before ? Ok() : compile(*original_);
+  return kept_.size() == before ? Ok() : compile(original_->clone());
 }
 
 StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(const Program& program,
+                                                             Scope& scope) const {
+  return prepare(program.clone(), scope);
+}
+
+StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(std::unique_ptr<Program> program,
                                                              Scope& scope) const {
   std::unique_ptr<PreparedProgram> prepared(new PreparedProgram());
   prepared->runtime_ = runtime_;
   prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
   prepared->options_ = options_;
-  MILLRACE_RETURN_IF_ERROR(prepared->compile(program));
+  MILLRACE_RETURN_IF_ERROR(prepared->compile(std::move(program)));
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");
   return prepared;

@@ -73,6 +73,10 @@ class PreparedProgram {
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
   /// The program as it runs.
   [[nodiscard]] const Program& program() const { return *program_; }
+  /// The program as it was given.
+  [[nodiscard]] const Program& given() const {
+    return original_ == nullptr ? *program_ : *original_;
+  }
   /// Names that feed ops set and fetch ops read, in order of their attribute `col`.
   [[nodiscard]] const std::vector<std::string>& feed_targets() const { return feed_targets_; }
   [[nodiscard]] const std::vector<std::string>& fetch_targets() const { return fetch_targets_; }
@@ -80,7 +84,7 @@ class PreparedProgram {
  private:
   friend class Executor;
   PreparedProgram() = default;
-  Status compile(const Program& given);
+  Status compile(std::unique_ptr<Program> given);
   Status provide(const std::vector<std::string>& fetches);
   Status put_feed(const std::string& name, const Value& value);
 
@@ -110,6 +114,9 @@ class Executor {
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
   /// the result. Errors: kUnimplemented, kInvalidProgram with the op's place.
   StatusOr<std::unique_ptr<PreparedProgram>> prepare(const Program& program, Scope& scope) const;
+  /// The same without a copy; the result keeps the program (PreparedProgram::given()).
+  StatusOr<std::unique_ptr<PreparedProgram>> prepare(std::unique_ptr<Program> program,
+                                                     Scope& scope) const;
 
  private:
   std::shared_ptr<const Runtime> runtime_;

@@ -160,7 +160,11 @@ Location place_of(const Step& step, uint16_t position) {
 // A kernel that asks for a tensor must find one. Whether kinds fit need be asked only when an input
 // changed, as those that are no tensors count as changed.
 Status check_kinds(const Step& step, Value* const* table) {
-  for (const auto& [position, accepted] : step.kinds) {
+  const auto* rule = step.kinds.begin();
+  for (uint16_t position = 0; position < step.inputs.size(); ++position) {
+    kernels::AcceptedKinds accepted;
+    if (rule != step.kinds.end() && rule->position == position) accepted = (rule++)->accepted;
+    if (step.inputs[position] < 0) continue;
     const Value& value = *table[step.inputs[position]];
     if (value.holds<Tensor>() || value.holds<std::monostate>() || accepted.others ||
         (accepted.rows && value.holds<SelectedRows>()) ||
@@ -175,9 +179,9 @@ Status check_kinds(const Step& step, Value* const* table) {
   const auto is_there = [&](uint16_t position) {
     return table[step.inputs[position]]->initialized();
   };
-  if (step.incoming.empty() || llvm::any_of(step.incoming, is_there)) return Ok();
+  if (step.lists.incoming().empty() || llvm::any_of(step.lists.incoming(), is_there)) return Ok();
   return Status(StatusCode::kExecution, "the gradient that comes in holds no value")
-      .at(place_of(step, step.incoming.front()))
+      .at(place_of(step, step.lists.incoming().front()))
       .with_hint("the op that computes it has not run, or its var is overwritten or deleted");
 }
 
@@ -292,12 +296,12 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
 }
 
 Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {
-  for (const uint16_t position : step.plain) {
+  for (const uint16_t position : step.lists.plain()) {
     auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr)
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
   }
-  for (const uint16_t position : step.shared_layout) {
+  for (const uint16_t position : step.lists.shared_layout()) {
     auto* const tensor = table[step.inputs[position]]->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr && tensor->layout()->is_private())
       MILLRACE_RETURN_IF_ERROR(kernels::bring_to(device, *tensor, nullptr));
@@ -315,7 +319,7 @@ Status make_outputs_plain(const Step& step, Value* const* table, kernels::CpuDev
 }
 
 Status check_inputs(const Step& step, Value* const* table) {
-  for (const uint16_t position : step.required) {
+  for (const uint16_t position : step.lists.required()) {
     if (table[step.inputs[position]]->initialized()) continue;
     return Status(StatusCode::kExecution, "the input holds no value")
         .at(place_of(step, position))

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/SmallVector.h>
 
 #include "executor/control.h"
@@ -15,6 +17,38 @@
 
 namespace millrace::executor {
 
+/// Four lists of the inputs of a step, by position, in one piece of memory: a large program has
+/// many steps, and most lists are short.
+class InputLists {
+ public:
+  using Positions = llvm::ArrayRef<uint16_t>;
+  InputLists() = default;
+  InputLists(Positions required, Positions incoming, Positions plain, Positions shared_layout) {
+    uint32_t* end = ends_.data();
+    for (const Positions list : {required, incoming, plain, shared_layout}) {
+      positions_.append(list.begin(), list.end());
+      *end++ = static_cast<uint32_t>(positions_.size());
+    }
+  }
+
+  /// Without these the op cannot run.
+  [[nodiscard]] Positions required() const { return list(0); }
+  /// Of a gradient op: the gradients, one of which must be there.
+  [[nodiscard]] Positions incoming() const { return list(1); }
+  /// The kernel wants these in row-major order.
+  [[nodiscard]] Positions plain() const { return list(2); }
+  /// It takes these in any layout but a private one.
+  [[nodiscard]] Positions shared_layout() const { return list(3); }
+
+ private:
+  [[nodiscard]] Positions list(size_t which) const {
+    const uint32_t begin = which == 0 ? 0 : ends_[which - 1];
+    return Positions(positions_).slice(begin, ends_[which] - begin);
+  }
+  llvm::SmallVector<uint16_t, 4> positions_;
+  std::array<uint32_t, 4> ends_{};
+};
+
 /// What one op needs to run: its kernel and where its arguments stand in the table of values.
 struct Step {
   const Op* op = nullptr;
@@ -23,25 +57,18 @@ struct Step {
   std::unique_ptr<Control> control;  ///< instead of a kernel
 
   /// Table index of each argument, -1 for "@EMPTY@".
-  llvm::SmallVector<int32_t, 4> inputs;
-  llvm::SmallVector<int32_t, 4> outputs;
-  /// Inputs (by position) without which the op cannot run.
-  llvm::SmallVector<uint16_t, 4> required;
+  llvm::SmallVector<int32_t, 2> inputs;
+  llvm::SmallVector<int32_t, 2> outputs;
+  /// Lists of inputs, by position.
+  InputLists lists;
 
-  /// What the kernel takes as an input besides dense tensors.
+  /// What the kernel takes as an input besides dense tensors; inputs that are not mentioned must be
+  /// dense.
   struct KindRule {
     uint16_t position;  ///< in inputs
     kernels::AcceptedKinds accepted;
   };
   llvm::SmallVector<KindRule, 0> kinds;
-
-  /// Inputs (by position) of a gradient op that are gradients; one of them must be there.
-  llvm::SmallVector<uint16_t, 0> incoming;
-
-  /// Inputs (by position) that the kernel wants in row-major order.
-  llvm::SmallVector<uint16_t, 4> plain;
-  /// Inputs (by position) that it takes in any layout but a private one.
-  llvm::SmallVector<uint16_t, 0> shared_layout;
 
   /// An input that is also an output, and where its old content goes when the output gets another
   /// type or other dims.
@@ -61,7 +88,7 @@ struct Step {
     Dims dims;
     Lod lod;
   };
-  std::vector<Seen> seen;
+  llvm::SmallVector<Seen, 0> seen;
   struct Result {
     uint16_t output = 0;  ///< position in outputs
     DType dtype = DType::kFloat32;
@@ -69,7 +96,7 @@ struct Step {
     Dims dims;
     Lod lod;
   };
-  std::vector<Result> results;
+  llvm::SmallVector<Result, 0> results;
   /// Table index of each output that inference gave no dims.
   llvm::SmallVector<int32_t, 0> unknown;
   bool inferred = false;

@@ -66,7 +66,7 @@ StatusOr<std::vector<uint64_t>> load_random(const io::Checkpoint& checkpoint) {
 // there; the others have theirs from the first step on.
 Status load(const io::Checkpoint& checkpoint, Session& session) {
   std::vector<io::LoadTarget> targets;
-  for (const Var& var : session.program->root().vars()) {
+  for (const Var& var : session.program().root().vars()) {
     if (!is_stored(var)) continue;
     const std::string name = var.name().str();
     const Value* const held = session.scope->find_local(name);
@@ -163,7 +163,7 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
 
 Status RunCheckpoints::save(const Session& session, int64_t done) {
   io::LocalState state;
-  for (const Var& var : session.program->root().vars()) {
+  for (const Var& var : session.program().root().vars()) {
     if (!is_stored(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);

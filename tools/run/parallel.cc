@@ -172,7 +172,7 @@ Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
                                             options.parallel.persistables_of)};
   }
   MILLRACE_ASSIGN_OR_RETURN(ParallelOptions settings,
-                            parallel_options(tool, options, devices, *session.program));
+                            parallel_options(tool, options, devices, session.program()));
   if (session.link != nullptr) {
     settings.trainers = session.link.get();
     settings.build_strategy.num_trainers = session.link->trainers();
@@ -180,7 +180,7 @@ Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
     settings.wait_timeout_ms = options.ranks.wait_ms;
   }
   MILLRACE_ASSIGN_OR_RETURN(session.parallel, executor::ParallelExecutor::create(
-                                                  runtime, *session.program, *session.scope,
+                                                  runtime, session.program(), *session.scope,
                                                   settings, tool.common().threads));
   for (const std::string& remark : session.parallel->remarks()) tool.log(LogLevel::kInfo, remark);
   return Ok();
@@ -213,7 +213,7 @@ Status run_parallel(Session& session, const RunOptions& options, const NamedValu
 
 StatusOr<NamedValues> persistables_of_devices(const Session& session) {
   NamedValues values;
-  for (const Var& var : session.program->root().vars()) {
+  for (const Var& var : session.program().root().vars()) {
     if (!is_stored(var)) continue;
     for (int d = 0; d < session.parallel->device_count(); ++d) {
       const Value* const value = session.parallel->local_scope(d).find(var.name());

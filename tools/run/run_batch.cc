@@ -48,7 +48,7 @@ Status run_case(const Tool& tool, const std::string& line,
                 const std::shared_ptr<const executor::Runtime>& runtime) {
   MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line));
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, one.options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(one.options, *session.program));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(one.options, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(one.options, session);
   std::vector<Value> values;
   if (Status status = session.prepared->run(feeds, fetches, values); !status.ok())

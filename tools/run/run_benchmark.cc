@@ -41,7 +41,7 @@ double quantile(const std::vector<double>& sorted, double q) {
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                             const std::shared_ptr<const executor::Runtime>& runtime) {
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, *session.program));
+  MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   std::vector<Value> results;
   NamedValues joined;

@@ -105,7 +105,7 @@ Status save_model(const Tool& tool, const RunOptions& options, const Session& se
   how.params_filename = options.params_filename;
   how.replace = tool.common().force ? Replace::kYes : Replace::kNo;
   return executor::save_inference_model(
-      options.save_model, named == nullptr ? *session.program : *named, *runtime.ops,
+      options.save_model, named == nullptr ? session.program() : *named, *runtime.ops,
       *session.scope, options.model_feeds, options.model_fetches, how);
 }
 
@@ -128,7 +128,7 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
   }
   if (!options.save_params.empty()) {
     const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
-    MILLRACE_RETURN_IF_ERROR(io::save_parameters(options.save_params, *session.program,
+    MILLRACE_RETURN_IF_ERROR(io::save_parameters(options.save_params, session.program(),
                                                  *session.scope, {.replace = replace}));
   }
   if (!options.save_model.empty())
@@ -192,7 +192,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
                   "--op-profile is for one device; --profile traces several of them");
   }
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, *session.program));
+                            Feeder::open(options, tool.common().seed, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
   executor::NanCheck nan_check;
   executor::Trace trace;

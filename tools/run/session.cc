@@ -29,8 +29,8 @@ double ms_since(Clock::time_point start) {
 
 Status load_params(const Tool& tool, const RunOptions& options, Session& session) {
   if (session.params.empty()) return Ok();
-  if (!options.model_dir.empty() && io::persistables_of(*session.program).empty()) return Ok();
-  return io::load_parameters(session.params, *session.program, *session.scope,
+  if (!options.model_dir.empty() && io::persistables_of(session.program()).empty()) return Ok();
+  return io::load_parameters(session.params, session.program(), *session.scope,
                              {.threads = tool.common().threads});
 }
 
@@ -43,11 +43,11 @@ Status find_parts(const Tool& tool, const RunOptions& options, Session& session)
   }
   if (session.name.empty())
     return {StatusCode::kUsage, "nothing to run: give --program or --model-dir"};
-  MILLRACE_ASSIGN_OR_RETURN(session.program, read_program(tool, session.name));
+  MILLRACE_ASSIGN_OR_RETURN(session.read, read_program(tool, session.name));
   if (options.model_dir.empty() || !session.params.empty()) return Ok();
   MILLRACE_ASSIGN_OR_RETURN(
       session.params,
-      io::find_params(options.model_dir, session.name, *session.program, options.params_filename));
+      io::find_params(options.model_dir, session.name, session.program(), options.params_filename));
   return Ok();
 }
 
@@ -57,7 +57,7 @@ Status link_processes(const RunOptions& options, const executor::Runtime& runtim
                       const Program* startup, Session& session) {
   const Op* const ids = startup == nullptr ? nullptr : find_group_ids(*startup);
   if (ids == nullptr && !options.ranks.data_parallel) return Ok();
-  if (!transpiler::is_training_program(*session.program) || has_collective_ops(*session.program))
+  if (!transpiler::is_training_program(session.program()) || has_collective_ops(session.program()))
     return Ok();
   if (runtime.rings == nullptr) {
     return Status(StatusCode::kUsage,
@@ -198,7 +198,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
   const auto start = Clock::now();
   MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
   MILLRACE_RETURN_IF_ERROR(find_parts(tool, options, session));
-  if (Status status = ops::check_program(*runtime->ops, *session.program); !status.ok())
+  if (Status status = ops::check_program(*runtime->ops, session.program()); !status.ok())
     return std::move(status).in_file(session.name);
   session.scope = std::make_unique<Scope>();
   if (runtime->rings != nullptr) session.rank = runtime->rings->rank();
@@ -209,7 +209,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
        // a NaN is traced to the op that the user wrote
        .optimize = options.optimize && !options.check_nan,
        .bf16_products = options.precision == "bf16",
-       .release_folded = may_release_folded(options, *session.program)});
+       .release_folded = may_release_folded(options, session.program())});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
@@ -223,7 +223,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
     return session;
   }
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
-      executor.prepare(*session.program, *session.scope);
+      executor.prepare(std::move(session.read), *session.scope);
   if (!prepared.ok()) return std::move(prepared).status().in_file(session.name);
   session.prepared = *std::move(prepared);
   session.plan_ms = ms_since(loaded);
@@ -239,7 +239,7 @@ std::vector<std::string> wanted_fetches(const RunOptions& options, const Session
 
 StatusOr<NamedValues> persistables(const Session& session) {
   NamedValues values;
-  for (const Var& var : session.program->root().vars()) {
+  for (const Var& var : session.program().root().vars()) {
     if (!is_stored(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value == nullptr || !value->initialized()) continue;

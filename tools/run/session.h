@@ -15,9 +15,9 @@ namespace millrace::tools {
 
 /// A program with its scope, ready to run: parameters loaded, startup program run.
 struct Session {
-  std::string name;    ///< the program's file, for messages
-  std::string params;  ///< where its parameters are read from; may be empty
-  std::unique_ptr<Program> program;
+  std::string name;               ///< the program's file, for messages
+  std::string params;             ///< where its parameters are read from; may be empty
+  std::unique_ptr<Program> read;  ///< the program until it is prepared
   std::unique_ptr<Scope> scope;
   std::unique_ptr<executor::TrainerLink> link;           ///< to the other processes, or null
   int rank = 0;                                          ///< among several processes
@@ -27,6 +27,9 @@ struct Session {
   std::vector<uint64_t> random;  ///< positions of random numbers by device, of a checkpoint
   double load_ms = 0;            ///< reading program and parameters
   double plan_ms = 0;            ///< compiling
+
+  /// The program as it was read.
+  [[nodiscard]] const Program& program() const { return read ? *read : prepared->given(); }
 };
 
 /// Opens what the options name. Errors: those of readers, the startup program and compilation.
