@@ -17,7 +17,7 @@ Status infer_dgc(InferContext& ctx) {
 
 void add_dgc_ops(OpRegistry& registry) {
   registry.add(OpDef("dgc")
-                   .doc("momentum-corrected top-k gradient compression")
+                   .doc("momentum-corrected top-k gradient compression: exact, ties by place")
                    .input("U", "momentum")
                    .input("V", "elements not sent yet")
                    .input("Grad", "gradient of this trainer")
@@ -40,8 +40,7 @@ void add_dgc_ops(OpRegistry& registry) {
                    .attr("regular_coeff", 0.0F, "weight decay factor")
                    .attr("regular_type", 0, "0 none, 1 L1, 2 L2")
                    .range(0, 2)
-                   .infer(infer_dgc)
-                   .unsupported("top-k gradient compression exists on GPUs of the original only"));
+                   .infer(infer_dgc));
   registry.add(OpDef("dgc_clip_by_norm")
                    .doc("clip by norm from the step on that compresses")
                    .input("X", "gradient")

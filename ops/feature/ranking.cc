@@ -65,7 +65,7 @@ Status infer_pyramid(InferContext& ctx) {
 // The op has had two names.
 OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
   OpDef def(type);
-  def.doc("sums of hashed embeddings of all n-grams up to a length")
+  def.doc("hashed embeddings of all n-grams up to a length; the gradient op updates W")
       .input("X", "token sequences [rows, 1]")
       .input("W", "space of the hashed rows")
       .input("WhiteList", "n-grams that count", Arity::kOptional)
@@ -81,7 +81,8 @@ OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
       .range(2)
       .attr("rand_len", 0, "elements taken at each hash")
       .range(0)
-      .attr("drop_out_percent", 0.0F, "share of n-grams left out in training")
+      .attr("drop_out_percent", 0.0F,
+            "share of n-grams left out in training; factor of Out otherwise")
       .range(0, 1)
       .attr("is_training", 0, "0 no, 1 yes")
       .attr("use_filter", true, "use the lists")
@@ -91,8 +92,7 @@ OpDef pyramid_hash(llvm::StringRef type, llvm::StringRef grad_type) {
       .attr("lr", 0.0F, "learning rate of the update inside the gradient")
       .attr("distribute_update_vars", "", "vars whose gradients go to the servers")
       .infer(infer_pyramid)
-      .grad({grad_type, {"DropPos", "Out@GRAD", "W", "X", "X_Temp_Out"}, {"X@GRAD"}, {}})
-      .unsupported("depends on a hash function that only the original has");
+      .grad({grad_type, {"DropPos", "Out@GRAD", "W", "X", "X_Temp_Out"}, {"X@GRAD"}, {}});
   return def;
 }
 

@@ -8,6 +8,18 @@ bool both_known(const InferContext& ctx) {
   return dims_known(ctx.input("X")) && dims_known(ctx.input("Y"));
 }
 
+// Each head multiplies its part of the columns of X, either with as many rows of Y, or with its
+// part of the columns of Y, which then has fewer rows.
+Status check_heads(const InferContext& ctx, const MatrixDims& a, const MatrixDims& b,
+                   int32_t heads) {
+  if (a.cols < 0 || b.rows < 0) return Ok();
+  const bool whole = a.cols == b.rows;
+  const bool parts = a.cols == b.rows * heads && (b.cols < 0 || b.cols % heads == 0);
+  if (a.cols % heads == 0 && (whole || parts)) return Ok();
+  return ctx.error("{} heads of X {} do not fit Y {}", heads, dims_text(ctx.input("X").dims),
+                   dims_text(ctx.input("Y").dims));
+}
+
 // Fluid 1.x: a vector operand loses its dim in the result only where that dim has size 1, so the
 // product of a column and a row of vectors is a matrix.
 Status infer(InferContext& ctx) {
@@ -20,13 +32,14 @@ Status infer(InferContext& ctx) {
   const MatrixDims a = left_matrix(x.dims, ctx.attr<bool>("transpose_X"));
   const MatrixDims b = right_matrix(y.dims, ctx.attr<bool>("transpose_Y"));
   const int32_t heads = ctx.attr<int32_t>("head_number");
-  if (heads <= 1) MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
+  MILLRACE_RETURN_IF_ERROR(heads > 1 ? check_heads(ctx, a, b, heads) : check_inner(ctx, a, b));
   MILLRACE_ASSIGN_OR_RETURN(Dims dims, product_batch(ctx, a, b));
   const bool drops_row = x.rank() <= 1 && a.rows == 1;
   const bool drops_col = y.rank() <= 1 && b.cols == 1;
   if (!drops_row) dims.push_back(a.rows);
-  // Each head multiplies its part of the columns; the results stand side by side.
-  if (!drops_col) dims.push_back(heads > 1 && b.cols >= 0 ? b.cols * heads : b.cols);
+  // the results of heads stand side by side
+  const bool whole = heads > 1 && b.cols >= 0 && dims_agree(a.cols, b.rows);
+  if (!drops_col) dims.push_back(whole ? b.cols * heads : b.cols);
   ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
   return Ok();
 }

@@ -72,7 +72,7 @@ class ClipTogether {
       marks.role(kRoleOptimize, {pair.param, pair.grad});
       MILLRACE_RETURN_IF_ERROR(add_square(pair.grad));
     }
-    if (squares_.empty() && double_squares_.empty()) return Ok();
+    if (half_squares_.empty() && squares_.empty() && double_squares_.empty()) return Ok();
     std::string factor;
     {
       // what is shared carries the vars of the last pair
@@ -84,8 +84,13 @@ class ClipTogether {
       if (!needs_clip(pair)) continue;
       MarkScope marks(builder_);
       marks.role(kRoleOptimize, {pair.param, pair.grad});
+      const DType dtype = builder_.block().find_var(pair.grad)->dtype();
+      std::string own = factor;
+      if (is_half(dtype)) {
+        MILLRACE_ASSIGN_OR_RETURN(own, cast(factor, factor_type(), dtype));
+      }
       NewOp mul("elementwise_mul");
-      mul.input("X", {pair.grad}).input("Y", {factor}).output("Out", {pair.grad});
+      mul.input("X", {pair.grad}).input("Y", {own}).output("Out", {pair.grad});
       MILLRACE_RETURN_IF_ERROR(builder_.append(mul).status());
     }
     return Ok();
@@ -108,10 +113,11 @@ class ClipTogether {
   Status add_square(const std::string& grad) {
     const Var& var = *builder_.block().find_var(grad);
     const DType dtype = var.dtype();
-    if (dtype != DType::kFloat32 && dtype != DType::kFloat64) {
-      return Unimplemented("clip by global norm: gradient '{}' of type {}; this build has f32, f64",
-                           grad, dtype_name(dtype));
+    if (is_half(dtype) && !half_squares_.empty() && dtype != half_type_) {
+      return Unimplemented("clip by global norm: gradient '{}' of type {} beside those of type {}",
+                           grad, dtype_name(dtype), dtype_name(half_type_));
     }
+    if (is_half(dtype)) half_type_ = dtype;
     std::string dense = grad;
     if (var.kind() == VarKind::kSelectedRows) {
       const std::string merged = builder_.layer_var("merge_selected_rows", dtype);
@@ -128,28 +134,42 @@ class ClipTogether {
     MILLRACE_ASSIGN_OR_RETURN(
         std::string square,
         layer("squared_l2_norm", {dense}, builder_.layer_var("squared_l2_norm", dtype)));
-    (dtype == DType::kFloat64 ? double_squares_ : squares_).push_back(std::move(square));
+    std::vector<std::string>& wide = dtype == DType::kFloat64 ? double_squares_ : squares_;
+    (is_half(dtype) ? half_squares_ : wide).push_back(std::move(square));
     return Ok();
+  }
+
+  Name cast(const std::string& from, DType in, DType out) {
+    std::string to = builder_.numbered_var("tmp", VarSpec::tensor(out, {}));
+    NewOp op("cast");
+    op.input("X", {from})
+        .output("Out", {to})
+        .attr("in_dtype", make_attr(static_cast<int32_t>(in)))
+        .attr("out_dtype", make_attr(static_cast<int32_t>(out)));
+    MILLRACE_RETURN_IF_ERROR(builder_.append(op).status());
+    return to;
+  }
+
+  // In double precision as soon as one gradient is.
+  [[nodiscard]] DType factor_type() const {
+    return double_squares_.empty() ? DType::kFloat32 : DType::kFloat64;
   }
 
   Name sum(const std::vector<std::string>& terms, DType dtype) {
     return layer("sum", terms, builder_.layer_var("add_n", dtype));
   }
 
-  // In double precision as soon as one gradient is.
   Name total(DType dtype) {
     std::vector<std::string> parts;
+    if (!half_squares_.empty()) {
+      MILLRACE_ASSIGN_OR_RETURN(const std::string halves, sum(half_squares_, half_type_));
+      MILLRACE_ASSIGN_OR_RETURN(std::string wide, cast(halves, half_type_, dtype));
+      parts.push_back(std::move(wide));
+    }
     if (!squares_.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(std::string singles, sum(squares_, DType::kFloat32));
       if (dtype == DType::kFloat64) {
-        const std::string wide = builder_.numbered_var("tmp", VarSpec::tensor(dtype, {}));
-        NewOp cast("cast");
-        cast.input("X", {singles})
-            .output("Out", {wide})
-            .attr("in_dtype", make_attr(static_cast<int32_t>(DType::kFloat32)))
-            .attr("out_dtype", make_attr(static_cast<int32_t>(dtype)));
-        MILLRACE_RETURN_IF_ERROR(builder_.append(cast).status());
-        singles = wide;
+        MILLRACE_ASSIGN_OR_RETURN(singles, cast(singles, DType::kFloat32, dtype));
       }
       parts.push_back(std::move(singles));
     }
@@ -162,7 +182,7 @@ class ClipTogether {
 
   // bound / max(bound, norm)
   Name common_factor(double clip_norm) {
-    const DType dtype = double_squares_.empty() ? DType::kFloat32 : DType::kFloat64;
+    const DType dtype = factor_type();
     MILLRACE_ASSIGN_OR_RETURN(const std::string square, total(dtype));
     MILLRACE_ASSIGN_OR_RETURN(const std::string norm,
                               layer("sqrt", {square}, builder_.layer_var("sqrt", dtype)));
@@ -190,6 +210,8 @@ class ClipTogether {
 
   Builder& builder_;
   const ParameterTable& parameters_;
+  std::vector<std::string> half_squares_;  ///< of gradients in half precision, all of one type
+  DType half_type_ = DType::kFloat16;
   std::vector<std::string> squares_;  ///< of gradients in single precision
   std::vector<std::string> double_squares_;
 };

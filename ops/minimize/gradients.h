@@ -14,6 +14,11 @@
 /// parameter names and changes the gradients of the pairs to those that the update is to read.
 namespace millrace::ops {
 
+/// f16 and bf16.
+inline bool is_half(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
+}
+
 using ParameterTable = std::map<std::string, ParameterOptions>;
 
 /// Options of a parameter; the defaults if the table has none.
@@ -22,7 +27,7 @@ ParameterOptions options_of(const ParameterTable& table, const std::string& para
 /// Appends the ops of the clip of each parameter: its own, or else the common one; parameters with
 /// need_clip = false are left out.
 /// Errors: kInvalidArgument for a bound that is not positive or two bounds of one group,
-/// kUnimplemented for a global norm of gradients in half precision.
+/// kUnimplemented for a global norm of gradients in both half precisions.
 /// Source: spec/backward.md section 8, step 1; clips of single parameters: fluid's
 /// set_gradient_clip().
 Status clip_gradients(Builder& builder, const std::optional<GradientClip>& common,

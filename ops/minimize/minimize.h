@@ -23,7 +23,7 @@ struct MinimizeResult {
 /// again for another loss of the same program.
 ///
 /// Errors: those of append_backward(); kInvalidArgument for an option that makes no sense, naming
-/// it; kUnimplemented for gradients in half precision under a global norm.
+/// it; kUnimplemented for gradients in both half precisions under a global norm.
 /// Source: spec/backward.md section 8.
 StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
                                   const MinimizeOptions& options);

@@ -1,14 +1,11 @@
 #include "ops/minimize/update.h"
 
 #include "framework/op_attrs.h"
+#include "ops/minimize/gradients.h"
 #include "ops/minimize/update_rule.h"
 
 namespace millrace::ops {
 namespace {
-
-bool is_half(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16;
-}
 
 // One parameter on its way to its update op.
 struct Update {

@@ -117,13 +117,6 @@ TEST(CollectFpnProposals, KeepsTheBestOfAllLevelsByImage) {
   EXPECT_THAT(op.values("RoisNum0"), ElementsAre(1, 1));
 }
 
-TEST(MulticlassNms, PolygonsAreNotSupported) {
-  RunOp op("multiclass_nms");
-  op.in("BBoxes", {1, 2, 8}, {1}).in("Scores", {1, 1, 2}, {1}).out("Out");
-  op.attr("score_threshold", 0.1F).attr("nms_top_k", 1).attr("keep_top_k", 1);
-  EXPECT_THAT(op.run_text(), HasSubstr("polygons are not supported"));
-}
-
 TEST(YoloLoss, ALabelWithoutClassIsRefused) {
   RunOp op("yolov3_loss");
   op.in("X", {1, 7, 2, 2}, {0})

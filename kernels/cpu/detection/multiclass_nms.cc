@@ -4,6 +4,7 @@
 #include "kernels/cpu/detection/boxes.h"
 #include "kernels/cpu/detection/detection.h"
 #include "kernels/cpu/detection/nms_input.h"
+#include "kernels/cpu/detection/polygons.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/dispatch.h"
 
@@ -45,12 +46,14 @@ void detect(const NmsInput& input, const Attrs& attrs, const T* boxes, const T* 
   for (int64_t klass = 0; klass < input.classes; ++klass) {
     if (klass == attrs.background) continue;
     const std::vector<int64_t> candidates = candidates_of(input, attrs, scores, image, klass);
-    const std::vector<int64_t> kept = suppress(
-        llvm::ArrayRef<int64_t>(candidates), static_cast<T>(attrs.nms_threshold),
-        static_cast<T>(attrs.eta), [&](int64_t a, int64_t b) {
-          return box_overlap(boxes + input.box_at(image, klass, a) * input.width,
-                             boxes + input.box_at(image, klass, b) * input.width, attrs.normalized);
-        });
+    const std::vector<int64_t> kept =
+        suppress(llvm::ArrayRef<int64_t>(candidates), static_cast<T>(attrs.nms_threshold),
+                 static_cast<T>(attrs.eta), [&](int64_t a, int64_t b) {
+                   const T* const first = boxes + input.box_at(image, klass, a) * input.width;
+                   const T* const second = boxes + input.box_at(image, klass, b) * input.width;
+                   return input.width == 4 ? box_overlap(first, second, attrs.normalized)
+                                           : polygon_overlap(first, second, input.width);
+                 });
     for (const int64_t box : kept) {
       found.push_back({image, klass, scores[input.score_at(image, klass, box)],
                        input.box_at(image, klass, box)});
@@ -91,7 +94,7 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
     MILLRACE_ASSIGN_OR_RETURN(const NmsInput input,
-                              read_nms_input(*boxes, *scores, ctx.find_in(rois_num)));
+                              read_nms_input(*boxes, *scores, ctx.find_in(rois_num), true));
     return dispatch<FloatTypes>(boxes->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       std::vector<Detection<T>> kept;

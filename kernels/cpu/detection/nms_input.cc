@@ -1,12 +1,16 @@
 #include "kernels/cpu/detection/nms_input.h"
 
 #include <algorithm>
+#include <array>
+
+#include <llvm/ADT/STLExtras.h>
 
 #include "kernels/cpu/detection/boxes.h"
 
 namespace millrace::kernels {
 
-StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts) {
+StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts,
+                                  bool takes_polygons) {
   NmsInput input;
   const bool alike = boxes.rank() == 3 && boxes.dtype() == scores.dtype();
   if (alike && scores.rank() == 3 && scores.dim(0) == boxes.dim(0) &&
@@ -25,10 +29,11 @@ StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, con
                                 describe(scores));
   }
   input.width = boxes.dim(2);
-  if (input.width == 4) return input;
-  return Status(
-      StatusCode::kUnimplemented,
-      fmt::format("boxes must have 4 numbers, found {}: polygons are not supported", input.width));
+  constexpr std::array<int64_t, 4> kPolygons = {8, 16, 24, 32};
+  const bool polygons = takes_polygons && input.by_image;
+  if (input.width == 4 || (polygons && llvm::is_contained(kPolygons, input.width))) return input;
+  return KernelContext::error("boxes must have 4{} numbers, found {}",
+                              polygons ? ", 8, 16, 24 or 32" : "", input.width);
 }
 
 template <typename T>

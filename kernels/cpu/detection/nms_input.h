@@ -32,9 +32,11 @@ struct NmsInput {
     return by_image ? row : row * classes + klass;
   }
 };
-/// Errors: shapes or element types that do not fit; boxes with other than 4 numbers (polygons).
-/// \param counts  boxes of each image in the second form; null: LoD
-StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts);
+/// Errors: shapes or element types that do not fit; boxes with other than 4 numbers.
+/// \param counts          boxes of each image in the second form; null: LoD
+/// \param takes_polygons  in the first form boxes may have 4, 8, 12 or 16 corners instead
+StatusOr<NmsInput> read_nms_input(const Tensor& boxes, const Tensor& scores, const Tensor* counts,
+                                  bool takes_polygons = false);
 
 /// A box that is kept.
 template <typename T>

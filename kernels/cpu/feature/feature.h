@@ -10,6 +10,7 @@ void add_batch_fc_kernels(KernelRegistry& registry);
 void add_bilinear_kernels(KernelRegistry& registry);
 void add_filter_by_instag_kernels(KernelRegistry& registry);
 void add_fused_elementwise_kernels(KernelRegistry& registry);
+void add_pyramid_hash_kernels(KernelRegistry& registry);
 void add_ranking_kernels(KernelRegistry& registry);
 void add_sampling_kernels(KernelRegistry& registry);
 

@@ -9,6 +9,7 @@ void add_feature_kernels(KernelRegistry& registry) {
   add_bilinear_kernels(registry);
   add_filter_by_instag_kernels(registry);
   add_fused_elementwise_kernels(registry);
+  add_pyramid_hash_kernels(registry);
   add_ranking_kernels(registry);
   add_sampling_kernels(registry);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kernels/kernel.h"
 #include "kernels/registry.h"
 
 namespace millrace::kernels {
@@ -20,6 +21,9 @@ void add_dist(KernelRegistry& registry);
 void add_fc(KernelRegistry& registry);
 /// matmul, matmul_v2, bmm with their gradients.
 void add_matmul(KernelRegistry& registry);
+/// matmul with head_number above 1: each head multiplies its part of the columns of X.
+StatusOr<Kernel> matmul_heads(const KernelSetup& op);
+StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op);
 /// mul, mv, addmm with their gradients.
 void add_mul(KernelRegistry& registry);
 /// pow with its gradient.

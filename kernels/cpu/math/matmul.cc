@@ -131,13 +131,16 @@ StatusOr<Setup> read(const KernelSetup& op, const Rule& rule) {
   if (rule.transpose_x != nullptr) setup.turn_x = op.attr<bool>(rule.transpose_x);
   if (rule.transpose_y != nullptr) setup.turn_y = op.attr<bool>(rule.transpose_y);
   if (op.def().find_attr("alpha") != nullptr) setup.alpha = op.attr<float>("alpha");
-  if (op.def().find_attr("head_number") != nullptr && op.attr<int32_t>("head_number") > 1)
-    return Status(StatusCode::kUnimplemented, "no kernel for head_number above 1");
   return setup;
+}
+
+bool has_heads(const KernelSetup& op) {
+  return op.def().find_attr("head_number") != nullptr && op.attr<int32_t>("head_number") > 1;
 }
 
 template <const Rule& kRule>
 StatusOr<Kernel> forward(const KernelSetup& op) {
+  if (has_heads(op)) return matmul_heads(op);
   MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
   return Kernel(
       [setup, out_arg = op.output("Out"),
@@ -151,6 +154,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
 
 template <const Rule& kRule>
 StatusOr<Kernel> backward(const KernelSetup& op) {
+  if (has_heads(op)) return matmul_heads_grad(op);
   MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
   return Kernel(
       [setup, dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),

@@ -29,6 +29,7 @@ void add_row_conv(KernelRegistry& registry);
 void add_spectral_norm(KernelRegistry& registry);
 void add_spp(KernelRegistry& registry);
 void add_sync_batch_norm(KernelRegistry& registry);
+void add_tree_conv(KernelRegistry& registry);
 void add_unfold(KernelRegistry& registry);
 void add_unpool(KernelRegistry& registry);
 

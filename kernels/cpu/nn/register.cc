@@ -28,6 +28,7 @@ void add_nn_kernels(KernelRegistry& registry) {
   add_spectral_norm(registry);
   add_spp(registry);
   add_sync_batch_norm(registry);
+  add_tree_conv(registry);
   add_unfold(registry);
   add_unpool(registry);
 }

@@ -21,6 +21,17 @@ StatusOr<T> one_value(const Tensor& tensor, const char* slot) {
   return value;
 }
 
+// Nobody wants more numbers in a row than that; a larger count is a mistake.
+constexpr int64_t kMostBytes = int64_t{1} << 30U;
+
+Status check_count(const char* what, double count, DType dtype) {
+  if (count * static_cast<double>(dtype_size(dtype)) <= static_cast<double>(kMostBytes))
+    return Ok();
+  return {StatusCode::kResource,
+          fmt::format("{} asks for {} elements, at most {} bytes are allowed", what, count,
+                      kMostBytes)};
+}
+
 template <typename T>
 StatusOr<int64_t> range_length(T start, T end, T step) {
   if (step == 0) return KernelContext::error("Step is 0");
@@ -55,6 +66,7 @@ StatusOr<Kernel> range(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(const T end, one_value<T>(ctx.in(end_arg), "End"));
       MILLRACE_ASSIGN_OR_RETURN(const T step, one_value<T>(ctx.in(step_arg), "Step"));
       MILLRACE_ASSIGN_OR_RETURN(const int64_t count, range_length(start, end, step));
+      MILLRACE_RETURN_IF_ERROR(check_count("the range", static_cast<double>(count), kDTypeOf<T>));
       Tensor& to = ctx.out(out);
       MILLRACE_RETURN_IF_ERROR(size_output(to, kDTypeOf<T>, {count}));
       T value = start;
@@ -87,6 +99,7 @@ StatusOr<Kernel> linspace(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t count, one_int(ctx.in(num_arg), "Num"));
     if (count < 1) return ctx.error("Num is {}, expected at least 1", count);
+    MILLRACE_RETURN_IF_ERROR(check_count("Num", static_cast<double>(count), dtype));
     MILLRACE_ASSIGN_OR_RETURN(const double start, one_value<double>(ctx.in(start_arg), "Start"));
     MILLRACE_ASSIGN_OR_RETURN(const double stop, one_value<double>(ctx.in(stop_arg), "Stop"));
     Tensor& to = ctx.out(out);
