@@ -132,8 +132,8 @@ void CopyGuard::before(const executor::Step& step) {
     const auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
     if (tensor != nullptr && tensor->layout() != nullptr) saver_.before_change(value);
   };
-  for (const uint16_t position : step.plain) read(position);
-  for (const uint16_t position : step.shared_layout) read(position);
+  for (const uint16_t position : step.lists.plain()) read(position);
+  for (const uint16_t position : step.lists.shared_layout()) read(position);
 }
 
 void RunCheckpoints::begin(Session& session, bool observed) {
