@@ -248,10 +248,9 @@ TEST_P(Layouts, TravelThroughRectifiedSumsOfNormalisedImages) {
   expect_same(
       text, persistable, {{"x", {2, 3, 7, 7}}, {"y@GRAD", {2, c, 1, 1}}},
       {"y", "x@GRAD", "w@GRAD", "v@GRAD", "scale@GRAD", "bias@GRAD", "mean", "variance", "b"});
-  // all at once, so that nothing in between is there
+  // what lies between, which the rewrite removes until it is asked for
   expect_same(text, persistable, {{"x", {1, 3, 7, 7}}, {"y@GRAD", {1, c, 1, 1}}},
-              {"y", "x@GRAD", "w@GRAD", "v@GRAD", "scale@GRAD", "bias@GRAD", "mean", "variance",
-               "n", "a@GRAD"});
+              {"y", "x@GRAD", "w@GRAD", "n", "a@GRAD"});
 }
 
 // Filters keep the layout of the library from step to step, and the state of the optimizer with
