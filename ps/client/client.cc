@@ -1,18 +1,25 @@
 #include "ps/client/client.h"
 
+#include <algorithm>
+#include <limits>
 #include <random>
+#include <sstream>
 #include <thread>
 #include <utility>
 
-#include <fmt/format.h>
-#include <llvm/ADT/StringRef.h>
-
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
 #include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
 
 using SteadyClock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLongestPause{500};
+// A replacement comes in so many steps later, so that all servers hear of it before that step;
+// twice as many where they did not.
+constexpr int64_t kStepsAhead = 2;
 
 // Calls that change something get a number, under which a repeat is known.
 bool has_sequence(Method method, const std::string& text) {
@@ -66,14 +73,45 @@ StatusOr<Client::Server*> Client::server(const std::string& endpoint) {
   return server.get();
 }
 
-Request Client::hello_of(const Server& server) const {
+uint64_t Client::new_number(Server& server) {
+  const std::lock_guard lock(server.numbers);
+  server.pending.insert(++server.sequence);
+  return server.sequence;
+}
+
+// No call up to this number will be repeated.
+uint64_t Client::settled_number(Server& server) {
+  const std::lock_guard lock(server.numbers);
+  return server.pending.empty() ? server.sequence : *server.pending.begin() - 1;
+}
+
+Request Client::hello_of(Server& server) const {
   Request request;
   request.method = Method::kHello;
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   request.number = server.fetched > server.sent ? kHasFetched : 0;
   request.text = std::to_string(server.sent);
+  request.sequence = settled_number(server);
   return request;
+}
+
+StatusOr<Client::Greeting> Client::read_greeting(const Reply& reply) {
+  Greeting greeting;
+  greeting.epoch = reply.epoch;
+  greeting.mode = static_cast<int>(reply.number);
+  int joins = 0;
+  std::istringstream text(reply.text);
+  if (!(text >> greeting.sent >> greeting.applied >> joins) || greeting.sent < 0)
+    return InvalidData("a server answers '{}' to a hello", printable(reply.text));
+  greeting.joins = joins != 0;
+  return greeting;
+}
+
+StatusOr<Client::Greeting> Client::say_hello(Server& server, Deadline deadline) {
+  Reply reply;
+  MILLRACE_RETURN_IF_ERROR(server.channel->call(hello_of(server), deadline, reply));
+  return read_greeting(reply);
 }
 
 Status Client::greet(Server& server, Deadline deadline) {
@@ -81,8 +119,9 @@ Status Client::greet(Server& server, Deadline deadline) {
   if (server.greeted) return Ok();
   Reply reply;
   MILLRACE_RETURN_IF_ERROR(exchange(server, hello_of(server), deadline, reply));
-  server.epoch = reply.epoch;
-  server.mode = static_cast<int>(reply.number);
+  MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, read_greeting(reply));
+  server.epoch = greeting.epoch;
+  server.mode = greeting.mode;
   server.greeted = true;
   return Ok();
 }
@@ -91,23 +130,89 @@ Status Client::greet(Server& server, Deadline deadline) {
 // gradients are still here.
 StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   const std::lock_guard lock(server.hello);
-  Reply reply;
-  MILLRACE_RETURN_IF_ERROR(server.channel->call(hello_of(server), deadline, reply));
-  if (reply.epoch == server.epoch) return false;
-  int64_t sent = -1;
-  if (server.mode == 0 &&
-      (llvm::StringRef(reply.text).getAsInteger(10, sent) || sent < server.sent - 1 ||
-       sent > server.sent + 1 || (sent == server.sent - 1 && server.last_sent.empty()))) {
-    return Status(
-        StatusCode::kDistributed,
-        fmt::format("the server at {} came back with step {}, this trainer is at step {}: all "
-                    "have to go on from that snapshot",
-                    server.channel->endpoint(), sent, server.sent.load()));
+  MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
+  if (greeting.epoch == server.epoch) return false;
+  const int64_t sent = greeting.sent;
+  if (server.mode == 0 && (sent < server.sent - 1 || sent > server.sent + 1 ||
+                           (sent == server.sent - 1 && server.last_sent.empty()))) {
+    must_settle_ = true;
+    return Status(StatusCode::kDistributed,
+                  fmt::format("the server at {} came back with step {}, this trainer is at step {}",
+                              server.channel->endpoint(), sent, server.sent.load()));
   }
   if (server.mode == 0 && sent < server.sent)
-    MILLRACE_RETURN_IF_ERROR(recover(server, reply.epoch, deadline));
-  server.epoch = reply.epoch;
+    MILLRACE_RETURN_IF_ERROR(recover(server, greeting.epoch, deadline));
+  server.epoch = greeting.epoch;
   return server.mode == 0 && sent > server.sent;
+}
+
+StatusOr<int64_t> Client::settle() {
+  const Deadline deadline = SteadyClock::now() + options_.deadline;
+  std::vector<Server*> servers;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [endpoint, server] : servers_)
+      if (server->greeted && server->mode == 0) servers.push_back(server.get());
+  }
+  const bool again = must_settle_.exchange(false);
+  int64_t ahead = kStepsAhead;
+  auto pause = options_.retry_pause;
+  while (true) {
+    StatusOr<int64_t> agreed = agree(servers, again, ahead, deadline);
+    ahead *= 2;
+    if (agreed.ok()) return agreed;
+    // a server may be on its way, and others may want to go back further
+    if (agreed.status().code() != StatusCode::kDistributed)
+      return Status(StatusCode::kDistributed, agreed.status().message());
+    if (SteadyClock::now() + pause >= deadline) return agreed;
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, kLongestPause);
+  }
+}
+
+// Asks all servers where they are, and tells them where to go on unless a new trainer finds them
+// all at one step.
+StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
+                                Deadline deadline) {
+  std::vector<Greeting> greetings;
+  for (Server* const server : servers) {
+    const std::lock_guard lock(server->hello);
+    MILLRACE_ASSIGN_OR_RETURN(greetings.emplace_back(), say_hello(*server, deadline));
+  }
+  bool joins = false;
+  int64_t oldest = std::numeric_limits<int64_t>::max();
+  int64_t newest = 0;
+  for (const Greeting& greeting : greetings) {
+    joins |= greeting.joins;
+    oldest = std::min(oldest, greeting.sent);
+    newest = std::max(newest, greeting.applied);
+  }
+  if (greetings.empty()) return 0;
+  const int64_t step = joins ? newest + ahead : oldest;
+  const bool agree = !again && !joins &&
+                     std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
+                       return each.sent == step && each.applied == step;
+                     });
+  for (size_t i = 0; i < servers.size(); ++i) {
+    Server& server = *servers[i];
+    const std::lock_guard lock(server.hello);
+    server.epoch = greetings[i].epoch;
+    if (!agree) {
+      Request request = hello_of(server);
+      request.method = Method::kGoTo;
+      request.epoch = server.epoch;
+      request.number = step;
+      request.text = std::to_string(request.sequence);
+      request.sequence = 0;
+      Reply reply;
+      MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
+      server.epoch = reply.epoch;
+    }
+    server.sent = server.fetched = step;
+    server.last_sent.clear();
+    server.recovery = {};
+  }
+  return step;
 }
 
 // Tells the server what it forgot: that the parameters are here, and the gradients of the step.
@@ -115,8 +220,8 @@ Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
   Server::Recovery& recovery = server.recovery;
   if (recovery.epoch != epoch) {
     recovery.epoch = epoch;
-    recovery.fetch_sequence = ++server.sequence;
-    recovery.send_sequence = ++server.sequence;
+    recovery.fetch_sequence = new_number(server);
+    recovery.send_sequence = new_number(server);
   }
   Reply reply;
   Request request = hello_of(server);
@@ -129,7 +234,11 @@ Status Client::recover(Server& server, uint64_t epoch, Deadline deadline) {
   request.method = Method::kSendBarrier;
   request.sequence = recovery.send_sequence;
   request.items = server.last_sent;
-  return server.channel->call(request, deadline, reply);
+  MILLRACE_RETURN_IF_ERROR(server.channel->call(request, deadline, reply));
+  const std::lock_guard lock(server.numbers);
+  server.pending.erase(recovery.fetch_sequence);
+  server.pending.erase(recovery.send_sequence);
+  return Ok();
 }
 
 // Sends a request until it is answered; a repeat has the same sequence number.
@@ -138,18 +247,25 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
   request.caller = {options_.job, options_.trainer, options_.incarnation};
   request.step = step_;
   auto pause = options_.retry_pause;
+  // at the start of a job servers may come as late as they like
+  const Deadline patience =
+      request.method == Method::kHello ? deadline : SteadyClock::now() + options_.reconnect_timeout;
   Status status;
-  for (int attempt = 0; attempt <= options_.retries; ++attempt) {
+  bool answered = false;  // the server itself has said what is wrong
+  const auto may_repeat = [&](int attempt) {
+    return attempt <= options_.retries || (!answered && SteadyClock::now() < patience);
+  };
+  for (int attempt = 0; may_repeat(attempt); ++attempt) {
     if (attempt > 0) {
       if (SteadyClock::now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
-      pause *= 2;
+      pause = std::min(2 * pause, kLongestPause);
       if (request.method != Method::kHello) {
         const StatusOr<bool> greeted = greet_again(server, deadline);
         if (!greeted.ok()) {
           // who it is now does not change what went wrong first
           status = greeted.status();
-          if (status.code() != StatusCode::kDistributed || attempt == options_.retries)
+          if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
             return status;
           continue;
         }
@@ -160,8 +276,10 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
       }
     }
     request.epoch = server.epoch;
+    reply.epoch = 0;
     status = server.channel->call(request, deadline, reply);
     if (status.code() != StatusCode::kDistributed) break;
+    answered = reply.epoch != 0;
   }
   if (status.ok()) note(server, request);
   return status;
@@ -187,8 +305,10 @@ Status Client::call(Call& call) {
   request.items = call.items;
   Status status = greet(*target, deadline);
   if (status.ok()) {
-    if (has_sequence(call.method, call.text)) request.sequence = ++target->sequence;
+    if (has_sequence(call.method, call.text)) request.sequence = new_number(*target);
     status = exchange(*target, request, deadline, call.reply);
+    const std::lock_guard lock(target->numbers);
+    target->pending.erase(request.sequence);
   }
   if (status.ok()) return status;
   std::string what =

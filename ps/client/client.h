@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,11 @@ struct ClientOptions {
   /// Longest time that one call may take, repeats and waiting for the others included.
   std::chrono::milliseconds deadline{180'000};
   int retries = 3;  ///< repeats of a call that was lost
-  /// Between a lost call and its repeat; doubled from one to the next.
+  /// Between a lost call and its repeat; doubled from one to the next, up to half a second.
   std::chrono::milliseconds retry_pause{5};
+  /// A call that nobody has answered is repeated for so long, however many repeats that takes: a
+  /// server that is started anew, or what stands before it, may take connections and drop them.
+  std::chrono::milliseconds reconnect_timeout{0};
   /// How often servers that hear nothing else are told that the trainer is there; 0: never.
   std::chrono::milliseconds heartbeat{0};
 };
@@ -66,6 +70,14 @@ class Client {
   StatusOr<int> mode_of(const std::string& endpoint);
   /// Servers that were spoken to, in order of their names.
   [[nodiscard]] std::vector<std::string> endpoints() const;
+  /// Agrees with all synchronous servers on the step that this trainer goes on with: 0 in a new
+  /// job; the step of the snapshots where servers took some up, the oldest if they differ, to which
+  /// the others go back; a step to come where the trainer replaces a lost one. Parameters have to
+  /// be fetched anew afterwards. Errors: kDistributed where a server cannot go back so far.
+  StatusOr<int64_t> settle();
+  /// True once a server has come back so old that the trainer has to settle() again.
+  [[nodiscard]] bool must_settle() const { return must_settle_; }
+
   /// Tells all servers that the trainer is done.
   /// \param stay  wait until all trainers are, and be able to read from then on; a later call
   ///              without it ends that
@@ -78,7 +90,9 @@ class Client {
     bool greeted = false;
     std::atomic<uint64_t> epoch{0};
     std::atomic<int> mode{0};
-    std::atomic<uint64_t> sequence{0};
+    std::mutex numbers;
+    uint64_t sequence = 0;       ///< last number that was given out
+    std::set<uint64_t> pending;  ///< numbers of calls that are not over
     // of synchronous servers, whose trainers call from one thread
     std::atomic<int64_t> sent{0};        ///< send barriers
     std::atomic<int64_t> fetched{0};     ///< fetch barriers
@@ -92,6 +106,20 @@ class Client {
     };
     Recovery recovery;
   };
+  /// What a server answers to a hello.
+  struct Greeting {
+    uint64_t epoch = 0;
+    int mode = 0;
+    int64_t sent = 0;     ///< send barriers of this trainer
+    int64_t applied = 0;  ///< steps
+    bool joins = false;   ///< this trainer takes the place of a lost one
+  };
+  static StatusOr<Greeting> read_greeting(const Reply& reply);
+  static uint64_t new_number(Server& server);
+  static uint64_t settled_number(Server& server);
+  StatusOr<Greeting> say_hello(Server& server, Deadline deadline);
+  StatusOr<int64_t> agree(llvm::ArrayRef<Server*> servers, bool again, int64_t ahead,
+                          Deadline deadline);
   StatusOr<Server*> server(const std::string& endpoint);
   Status greet(Server& server, Deadline deadline);
   Status exchange(Server& server, const Request& request, Deadline deadline, Reply& reply);
@@ -102,12 +130,13 @@ class Client {
   StatusOr<bool> greet_again(Server& server, Deadline deadline);
   Status recover(Server& server, uint64_t epoch, Deadline deadline);
   void note(Server& server, const Request& request);
-  [[nodiscard]] Request hello_of(const Server& server) const;
+  [[nodiscard]] Request hello_of(Server& server) const;
   void beat();
 
   std::shared_ptr<Transport> transport_;
   ClientOptions options_;
   std::atomic<int64_t> step_{-1};
+  std::atomic<bool> must_settle_{false};
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Server>> servers_;
   Crew crew_;

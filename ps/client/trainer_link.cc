@@ -115,6 +115,7 @@ Status TrainerLink::fetch_barrier(const std::vector<std::string>& endpoints) {
 void TrainerLink::forget() {
   parcels_.clear();
   wants_.clear();
+  turn_ = Turn::kNone;
 }
 
 }  // namespace millrace::ps

@@ -26,15 +26,20 @@ class SequenceWindow {
     running_.erase(sequence);
     if (!applied) return;
     done_.insert(sequence);
-    while (!done_.empty() && *done_.begin() == low_ + 1) {
-      ++low_;
-      done_.erase(done_.begin());
-    }
+    advance();
   }
   /// All numbers up to this one are carried out.
   [[nodiscard]] uint64_t low() const { return low_; }
   /// Those beyond low() that are carried out.
   [[nodiscard]] const std::set<uint64_t>& done() const { return done_; }
+  /// No number up to this one is asked for any more: each has been answered, or nobody waits for
+  /// it.
+  void settle(uint64_t low) {
+    if (low <= low_) return;
+    low_ = low;
+    done_.erase(done_.begin(), done_.upper_bound(low));
+    advance();
+  }
   /// Takes up where a snapshot left off.
   void restore(uint64_t low, std::set<uint64_t> done) {
     low_ = low;
@@ -43,6 +48,13 @@ class SequenceWindow {
   }
 
  private:
+  void advance() {
+    while (!done_.empty() && *done_.begin() == low_ + 1) {
+      ++low_;
+      done_.erase(done_.begin());
+    }
+  }
+
   uint64_t low_ = 0;
   std::set<uint64_t> done_;
   std::set<uint64_t> running_;

@@ -93,7 +93,12 @@ ServerCore::ServerCore(const Program& program, ServePlan the_plan, ServerOptions
       options(std::move(the_options)),
       trainers(plan.trainers, options.job, options.elastic, Clock::now()),
       program_(program) {
-  if (options.epoch == 0) options.epoch = new_epoch();
+  epoch = options.epoch != 0 ? options.epoch : new_epoch();
+}
+
+void ServerCore::begin_epoch() {
+  epoch = new_epoch();
+  changed.notify_all();
 }
 
 StatusOr<std::unique_ptr<ServerCore>> ServerCore::create(const executor::Runtime& runtime,
@@ -203,8 +208,12 @@ Status ServerCore::take(const RequestItem& item, Value& to) {
 
 Status ServerCore::wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
                         llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what) {
-  const bool in_time = changed.wait_until(lock, deadline, [&] { return !failure.ok() || holds(); });
+  const uint64_t begun = epoch;
+  const bool in_time = changed.wait_until(
+      lock, deadline, [&] { return !failure.ok() || epoch != begun || holds(); });
   if (!failure.ok()) return failure;
+  if (epoch != begun)
+    return {StatusCode::kDistributed, "the server went back to an older step meanwhile"};
   if (in_time) return Ok();
   return {StatusCode::kDistributed,
           fmt::format("the deadline passed while waiting for {}", what())};

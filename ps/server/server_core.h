@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -29,7 +30,7 @@ namespace millrace::ps {
 /// How a server behaves.
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
-  uint64_t epoch = 0;  ///< of this incarnation of the server; 0: chosen at start
+  uint64_t epoch = 0;  ///< that the server begins with; 0: chosen at start
   int threads = 1;     ///< that update blocks may use, >= 1
   uint64_t seed = 0;
   /// How long all trainers may take to come; 0: for ever.
@@ -74,6 +75,11 @@ class ServerCore {
 
   ServePlan plan;
   ServerOptions options;
+  /// Of this incarnation of the server's state; another one after going back to a snapshot. Calls
+  /// for an older one are refused.
+  std::atomic<uint64_t> epoch{0};
+  /// Chooses another epoch and lets all that wait end with an error. The caller holds the mutex.
+  void begin_epoch();
 
   [[nodiscard]] const Program& program() const { return program_; }
   [[nodiscard]] const llvm::StringMap<ServerVar>& vars() const { return vars_; }
@@ -110,7 +116,7 @@ class ServerCore {
   Status failure;  ///< every call that waits or comes returns it
 
   /// Waits until a condition holds. what() says what is waited for, for the error.
-  /// Errors: failure; kDistributed when the deadline passes.
+  /// Errors: failure; kDistributed when the deadline passes, and when another epoch begins.
   Status wait(std::unique_lock<std::mutex>& lock, Deadline deadline,
               llvm::function_ref<bool()> holds, llvm::function_ref<std::string()> what);
   /// Ends the server with an error; the first one stays. Takes the mutex.

@@ -1,5 +1,6 @@
 #include "ps/server/service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -49,24 +50,25 @@ StatusOr<std::unique_ptr<Service>> Service::create(const executor::Runtime& runt
 }
 
 Status Service::check_epoch(const Request& request) const {
-  if (request.epoch == 0 || request.epoch == core_->options.epoch) return Ok();
+  const uint64_t epoch = core_->epoch;
+  if (request.epoch == 0 || request.epoch == epoch) return Ok();
   return Status(StatusCode::kDistributed,
                 fmt::format("'{}' is meant for epoch {} of this server, which is in epoch {}",
-                            method_name(request.method), request.epoch, core_->options.epoch))
-      .with_hint("the server was started anew since the trainer said hello");
+                            method_name(request.method), request.epoch, epoch))
+      .with_hint("the server was started anew, or went back, since the trainer said hello");
 }
 
 Status Service::handle(const Request& request, Deadline deadline, ReplySink& reply) {
-  reply.set_epoch(core_->options.epoch);
+  reply.set_epoch(core_->epoch);
   if (request.method == Method::kWatch) return watch(reply);
   if (request.method == Method::kStop) {
     stop();
     return Ok();
   }
-  MILLRACE_RETURN_IF_ERROR(check_epoch(request));
-  if (request.method == Method::kHello) return hello(request, reply);
+  if (request.method == Method::kHello) return hello(request, deadline, reply);
   {
     const std::lock_guard lock(core_->mutex);
+    MILLRACE_RETURN_IF_ERROR(check_epoch(request));
     MILLRACE_RETURN_IF_ERROR(core_->trainers.find(request.caller, request, Clock::now()).status());
     MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
   }
@@ -74,16 +76,33 @@ Status Service::handle(const Request& request, Deadline deadline, ReplySink& rep
                                : once(request, deadline, reply);
 }
 
-Status Service::hello(const Request& request, ReplySink& reply) {
+// The reply's text: send barriers of the trainer, steps applied, whether it takes another one's
+// place.
+Status Service::hello(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
-  const std::lock_guard lock(core_->mutex);
+  std::unique_lock lock(core_->mutex);
   MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
+  MILLRACE_RETURN_IF_ERROR(check_epoch(request));
   int64_t answered = -1;
   if (!request.text.empty() && llvm::StringRef(request.text).getAsInteger(10, answered))
     return InvalidArgument("hello: '{}' is no number of send barriers", request.text);
-  MILLRACE_RETURN_IF_ERROR(
-      core_->trainers.hello(request.caller, Clock::now(), request.number == kHasFetched, answered));
-  reply.set_text(std::to_string(core_->trainers.at(request.caller.trainer).sent));
+  if (core_->trainers.must_wait(request.caller)) {
+    const int id = request.caller.trainer;
+    core_->log(fmt::format("another process comes as trainer {} and waits for its end", id));
+    MILLRACE_RETURN_IF_ERROR(core_->wait(
+        lock, deadline, [&] { return !core_->trainers.must_wait(request.caller); },
+        [&] {
+          return fmt::format("the end of {}, whose place another process wants to take",
+                             core_->trainers.describe(id, Clock::now()));
+        }));
+  }
+  MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(
+      request.caller, Clock::now(), request.number == kHasFetched, answered, request.sequence));
+  Trainer& trainer = core_->trainers.at(request.caller.trainer);
+  if (trainer.life == Trainer::Life::kJoining && steps_ == nullptr)
+    trainer.life = Trainer::Life::kLive;
+  reply.set_text(fmt::format("{} {} {}", trainer.sent, steps_ != nullptr ? steps_->applied() : 0,
+                             trainer.life == Trainer::Life::kJoining ? 1 : 0));
   core_->changed.notify_all();
   return Ok();
 }
@@ -99,18 +118,23 @@ Status Service::once(const Request& request, Deadline deadline, ReplySink& reply
         lock, deadline,
         [&] {
           if (changes_vars && freezing_) return false;
+          if (going_back_) return false;
           seen = window.begin(request.sequence);
           return seen != SequenceWindow::Seen::kRunning;
         },
         [&] { return fmt::format("call {}, which is under way", request.sequence); }));
+    ++inside_;
     if (changes_vars) ++changing_;
   }
   const bool repeat = seen == SequenceWindow::Seen::kDone;
   Status status = dispatch(request, deadline, reply, repeat);
   const std::lock_guard lock(core_->mutex);
+  --inside_;
   if (changes_vars) --changing_;
-  if (!repeat)
-    core_->trainers.at(request.caller.trainer).window.finish(request.sequence, status.ok());
+  Trainer& trainer = core_->trainers.at(request.caller.trainer);
+  if (!repeat) trainer.window.finish(request.sequence, status.ok());
+  if (status.ok() && request.method == Method::kFetchBarrier)
+    trainer.fetch_call = std::max(trainer.fetch_call, request.sequence);
   core_->changed.notify_all();
   return status;
 }
@@ -133,6 +157,8 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
       if (core_->options.tables != nullptr)
         MILLRACE_RETURN_IF_ERROR(core_->options.tables->handle(request, deadline, reply));
       return complete(request, deadline);
+    case Method::kGoTo:
+      return go_to(request, deadline, reply);
     case Method::kCheckpoint:
       return checkpoint(request);
     case Method::kCount:
@@ -158,8 +184,13 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
 
 Status Service::serve() {
   std::unique_lock lock(core_->mutex);
+  // where the others may have to go back to if this server is lost before its first snapshot
+  if (steps_ != nullptr && snapshots_ != nullptr && !restored_) {
+    if (Status status = take_snapshot(lock, core_->options.snapshot_durable); !status.ok())
+      core_->failure = std::move(status);
+  }
   while (core_->failure.ok() && !stopping_ && !core_->trainers.all_gone()) {
-    if (steps_ != nullptr && steps_->is_ready()) {
+    if (steps_ != nullptr && !going_back_ && steps_->is_ready()) {
       Status status = steps_->apply(lock);
       if (status.ok()) status = snapshot(lock, false);
       if (!status.ok()) core_->failure = std::move(status);
@@ -169,7 +200,8 @@ Status Service::serve() {
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));
     Status status = look_around();
-    if (status.ok()) status = snapshot(lock, false);
+    // those of synchronous servers are taken at the end of steps
+    if (status.ok() && steps_ == nullptr) status = snapshot(lock, false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
   }
   if (core_->failure.ok() && stopping_) {
@@ -191,6 +223,7 @@ Status Service::restore() {
   int64_t applied = 0;
   MILLRACE_ASSIGN_OR_RETURN(const bool found, snapshots_->restore(applied));
   if (found && steps_ != nullptr) steps_->restore(applied);
+  restored_ = found;
   return Ok();
 }
 
@@ -198,13 +231,18 @@ Status Service::restore() {
 Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
   if (snapshots_ == nullptr || !(now || snapshots_->is_due(applied, Clock::now()))) return Ok();
+  return take_snapshot(lock, now || core_->options.snapshot_durable);
+}
+
+Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
+  const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
   // what a call has changed and that it was carried out must stand in the same snapshot
   freezing_ = true;
   core_->changed.wait(lock, [this] { return changing_ == 0; });
   Status status;
   {
     const auto frozen = core_->freeze();
-    status = snapshots_->take(applied, now || core_->options.snapshot_durable);
+    status = snapshots_->take(applied, wait);
   }
   freezing_ = false;
   core_->changed.notify_all();
@@ -230,7 +268,8 @@ Status Service::look_around() {
     Trainer& trainer = trainers.at(id);
     const bool absent = trainer.life == Trainer::Life::kAbsent;
     const bool silent =
-        (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering) &&
+        (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
+         trainer.life == Trainer::Life::kJoining) &&
         options.silence_timeout.count() > 0 && now - trainer.seen > options.silence_timeout;
     if (!(absent && starts) && !silent) continue;
     const std::string who = trainers.describe(id, now);
@@ -246,6 +285,7 @@ Status Service::look_around() {
     if (steps_ != nullptr) steps_->drop_partial(id);
     core_->changed.notify_all();
   }
+  if (steps_ != nullptr) steps_->admit_joining();
   if (options.report_interval.count() == 0 || now - reported_ < options.report_interval)
     return Ok();
   reported_ = now;

@@ -34,12 +34,12 @@ class Service final : public Handler {
   /// Lets serve() return after the running step. Thread-safety: any thread.
   void stop();
 
-  [[nodiscard]] uint64_t epoch() const { return core_->options.epoch; }
+  [[nodiscard]] uint64_t epoch() const { return core_->epoch; }
 
  private:
   explicit Service(std::unique_ptr<ServerCore> core) : core_(std::move(core)) {}
   Status check_epoch(const Request& request) const;
-  Status hello(const Request& request, ReplySink& reply);
+  Status hello(const Request& request, Deadline deadline, ReplySink& reply);
   Status once(const Request& request, Deadline deadline, ReplySink& reply);
   Status dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
   Status send(const Request& request, bool repeat);
@@ -55,10 +55,15 @@ class Service final : public Handler {
   Status run(const Request& request, ReplySink& reply);
   Status table_barrier(const Request& request, Deadline deadline);
   Status watch(ReplySink& reply);
+  Status go_to(const Request& request, Deadline deadline, ReplySink& reply);
+  /// Takes up the snapshot of an earlier step; all trainers have to say hello anew.
+  Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, Deadline deadline);
   /// Takes up a snapshot, where there is one to take up.
   Status restore();
   /// Takes one if it is due, or asked for. The caller holds the mutex.
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
+  /// \param wait  returns only when it is on the disk
+  Status take_snapshot(std::unique_lock<std::mutex>& lock, bool wait);
   /// Looks for trainers that are lost, and reports. The caller holds the mutex.
   Status look_around();
 
@@ -73,9 +78,12 @@ class Service final : public Handler {
   std::unique_ptr<AsyncPushes> pushes_;   ///< the others
   std::unique_ptr<Snapshots> snapshots_;  ///< null: none are taken
   std::map<std::string, NamedBarrier> barriers_;
-  int changing_ = 0;       ///< asynchronous calls inside that change variables
-  bool freezing_ = false;  ///< no further ones for now
+  int inside_ = 0;           ///< calls with a sequence number
+  int changing_ = 0;         ///< asynchronous ones of them, which change variables
+  bool freezing_ = false;    ///< no further ones for now
+  bool going_back_ = false;  ///< no step is applied for now
   bool stopping_ = false;
+  bool restored_ = false;  ///< began with a snapshot
   Clock::time_point started_;
   Clock::time_point reported_;
 };

@@ -130,6 +130,7 @@ Status Service::complete(const Request& request, Deadline deadline) {
   Trainer& trainer = core_->trainers.at(id);
   if (trainer.life == Trainer::Life::kLive && steps_ != nullptr) steps_->drop_partial(id);
   trainer.life = request.number != 0 ? Trainer::Life::kGathering : Trainer::Life::kLeft;
+  if (steps_ != nullptr) steps_->admit_joining();
   core_->changed.notify_all();
   if (request.number == 0) return Ok();
   return core_->wait(
@@ -230,9 +231,81 @@ Status Service::table_barrier(const Request& request, Deadline deadline) {
       });
 }
 
+Status Service::go_to(const Request& request, Deadline deadline, ReplySink& reply) {
+  if (steps_ == nullptr)
+    return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
+  uint64_t settled = 0;
+  if (llvm::StringRef(request.text).getAsInteger(10, settled) || request.number < 0)
+    return InvalidArgument("go-to: '{}' is no number of a call", request.text);
+  std::unique_lock lock(core_->mutex);
+  const int id = request.caller.trainer;
+  MILLRACE_RETURN_IF_ERROR(core_->wait(
+      lock, deadline, [&] { return !steps_->is_applying() && !going_back_; },
+      [] { return std::string("the end of the step"); }));
+  const int64_t applied = steps_->applied();
+  const Trainer& known = core_->trainers.at(id);
+  const bool joins = known.life == Trainer::Life::kJoining;
+  reply.set_number(applied);
+  if (request.number > applied && !joins && !known.is_placed)
+    return InvalidArgument("trainer {} wants to go on at step {}, this server is at step {}", id,
+                           request.number, applied);
+  if (request.number < applied && joins)
+    return {StatusCode::kDistributed, fmt::format("step {} has passed", request.number)};
+  if (request.number < applied) MILLRACE_RETURN_IF_ERROR(go_back(lock, request.number, deadline));
+  reply.set_epoch(core_->epoch);
+  Trainer& trainer = core_->trainers.at(id);
+  trainer.incarnation = request.caller.incarnation;
+  trainer.seen = Clock::now();
+  trainer.window.restore(settled, {});
+  trainer.fetch_call = settled;
+  if (joins)
+    core_->log(
+        fmt::format("another process comes in as trainer {} at step {}", id, request.number));
+  steps_->place(id, request.number);
+  return Ok();
+}
+
+Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, Deadline deadline) {
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    const Trainer& trainer = core_->trainers.at(id);
+    if (trainer.life == Trainer::Life::kLeft && trainer.sent > step)
+      return InvalidArgument("this server ({}) cannot go back to step {}: trainer {} has left",
+                             core_->plan.endpoint, step, id);
+  }
+  if (snapshots_ == nullptr)
+    return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
+                    core_->plan.endpoint, step);
+  MILLRACE_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint, snapshots_->find(step));
+  // from here on calls of before are refused, and those that wait end
+  going_back_ = true;
+  core_->begin_epoch();
+  const bool empty = core_->changed.wait_until(lock, deadline, [&] { return inside_ == 0; });
+  Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
+  if (status.ok()) {
+    const auto frozen = core_->freeze();
+    status = snapshots_->go_back(checkpoint);
+  }
+  if (!status.ok()) {
+    core_->failure = status;
+    core_->changed.notify_all();
+    return status;
+  }
+  steps_->restore(step);
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    Trainer& trainer = core_->trainers.at(id);
+    if (trainer.life != Trainer::Life::kLeft && trainer.life != Trainer::Life::kLost)
+      trainer.life = Trainer::Life::kAbsent;
+  }
+  started_ = Clock::now();
+  going_back_ = false;
+  core_->changed.notify_all();
+  return Ok();
+}
+
 Status Service::watch(ReplySink& reply) {
   const std::lock_guard lock(core_->mutex);
-  static constexpr const char* kLives[] = {"absent", "live", "gathering", "left", "lost"};
+  static constexpr const char* kLives[] = {"absent", "live", "gathering",
+                                           "left",   "lost", "joining"};
   static constexpr const char* kModes[] = {"sync", "async", "geo"};
   const Clock::time_point now = Clock::now();
   std::string trainers;
@@ -248,7 +321,7 @@ Status Service::watch(ReplySink& reply) {
   reply.set_text(fmt::format(
       R"({{"endpoint":{},"job":{},"epoch":{},"mode":"{}","step":{},"vars":{},"trainers":[{}]}})",
       millrace::quoted(core_->plan.endpoint), millrace::quoted(core_->options.job),
-      core_->options.epoch, kModes[static_cast<size_t>(core_->plan.mode)],
+      core_->epoch.load(), kModes[static_cast<size_t>(core_->plan.mode)],
       steps_ != nullptr ? steps_->applied() : -1, core_->vars().size(), trainers));
   return Ok();
 }

@@ -1,5 +1,6 @@
 #include "ps/server/snapshots.h"
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 #include <utility>
@@ -24,14 +25,22 @@ Snapshots::Snapshots(ServerCore& core)
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
-// One line a trainer: incarnation, send barriers, fetch barriers, calls carried out.
+// One line a trainer: incarnation, send barriers, fetch barriers, calls carried out. Gradients of a
+// step that is not applied are no part of a snapshot, so neither are the calls that brought them.
 std::string Snapshots::calls_text(int64_t applied) const {
   std::string text = fmt::format("{} {} {} {}\n", kForm, kVersion, applied, core_.trainers.count());
   for (int id = 0; id < core_.trainers.count(); ++id) {
     const Trainer& trainer = core_.trainers.at(id);
-    text += fmt::format("{} {} {} {} {}", trainer.incarnation, trainer.sent, trainer.fetched,
-                        trainer.window.low(), trainer.window.done().size());
-    for (const uint64_t sequence : trainer.window.done()) text += fmt::format(" {}", sequence);
+    const bool is_ahead = core_.plan.mode == ServePlan::Mode::kSync && trainer.sent > applied;
+    std::set<uint64_t> done = trainer.window.done();
+    uint64_t low = trainer.window.low();
+    if (is_ahead) {
+      done.erase(done.upper_bound(trainer.fetch_call), done.end());
+      low = std::min(low, trainer.fetch_call);
+    }
+    text += fmt::format("{} {} {} {} {}", trainer.incarnation, trainer.sent - (is_ahead ? 1 : 0),
+                        trainer.fetched, low, done.size());
+    for (const uint64_t sequence : done) text += fmt::format(" {}", sequence);
     text += '\n';
   }
   return text;
@@ -81,19 +90,51 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
   if (!last.ok()) return std::move(last).status().with_note("while taking up a snapshot");
   for (const Status& skipped : last->skipped)
     core_.log("a newer snapshot is not taken: " + skipped.message());
+  MILLRACE_RETURN_IF_ERROR(load(last->checkpoint, applied));
+  number_ = last->step;
+  taken_at_ = applied;
+  core_.log(fmt::format("took up snapshot {} of step {}", last->step, applied));
+  return true;
+}
+
+Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
   std::vector<io::LoadTarget> targets;
   for (const auto& var : core_.vars()) {
     const Var* const declared = var.getValue().var;
     if (!declared->persistable()) continue;
     targets.push_back({var.getKey().str(), var.getValue().value, std::nullopt, {}, {}, {}});
   }
-  MILLRACE_RETURN_IF_ERROR(io::load_state_dict(last->checkpoint, targets, {.allow_missing = true}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string calls, last->checkpoint.load_record(kCalls));
-  MILLRACE_RETURN_IF_ERROR(read_calls(calls, applied));
-  number_ = last->step;
-  taken_at_ = applied;
-  core_.log(fmt::format("took up snapshot {} of step {}", last->step, applied));
-  return true;
+  MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets, {.allow_missing = true}));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string calls, checkpoint.load_record(kCalls));
+  return read_calls(calls, applied);
+}
+
+StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
+  if (Status status = saver_.wait(); !status.ok())
+    core_.log("a snapshot was not written: " + status.message());
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root_));
+  std::string there;
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    if (!entry->complete) continue;
+    StatusOr<io::Checkpoint> checkpoint = io::Checkpoint::open(entry->folder);
+    if (!checkpoint.ok()) continue;
+    const StatusOr<std::string> calls = checkpoint->load_record(kCalls);
+    std::string form;
+    int version = 0;
+    int64_t steps = -1;
+    if (!calls.ok() || !(std::istringstream(*calls) >> form >> version >> steps)) continue;
+    if (steps == applied) return checkpoint;
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", steps);
+  }
+  return NotFound("this server ({}) has no snapshot of step {}; it has {}", core_.plan.endpoint,
+                  applied, there.empty() ? "none" : there);
+}
+
+Status Snapshots::go_back(const io::Checkpoint& checkpoint) {
+  int64_t applied = 0;
+  MILLRACE_RETURN_IF_ERROR(load(checkpoint, applied));
+  core_.log(fmt::format("went back to step {}", applied));
+  return take(applied, true);
 }
 
 bool Snapshots::is_due(int64_t applied, Clock::time_point now) const {

@@ -5,6 +5,7 @@
 
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
+#include "io/checkpoint/checkpoint.h"
 #include "ps/server/server_core.h"
 
 namespace millrace::ps {
@@ -25,6 +26,13 @@ class Snapshots {
   /// Errors: those of reading; kInvalidData for one of another program, and where there are
   /// snapshots but none can be loaded.
   StatusOr<bool> restore(int64_t& applied);
+  /// Finds the newest snapshot of exactly so many steps, waiting for the one that is being written.
+  /// Errors: kNotFound with the steps that there are; kIo.
+  StatusOr<io::Checkpoint> find(int64_t applied);
+  /// Takes that one up; later snapshots count as of another course of the job, so the same state is
+  /// saved again as the newest. Nobody may use variables meanwhile.
+  /// Errors: those of reading and writing.
+  Status go_back(const io::Checkpoint& checkpoint);
   /// True if one is due.
   [[nodiscard]] bool is_due(int64_t applied, Clock::time_point now) const;
   /// Copies the state and begins to write it; waits for the one before. Nobody may change variables
@@ -36,6 +44,7 @@ class Snapshots {
   Status finish() { return saver_.wait(); }
 
  private:
+  Status load(const io::Checkpoint& checkpoint, int64_t& applied);
   [[nodiscard]] std::string calls_text(int64_t applied) const;
   Status read_calls(const std::string& text, int64_t& applied);
 

@@ -162,6 +162,7 @@ Status SyncSteps::fetched(int trainer) {
   if (who.may_send())
     return wrong_phase(trainer, "comes to the fetch barrier", "its send barrier first", applied_);
   ++who.fetched;
+  who.is_placed = false;
   core_.changed.notify_all();
   return Ok();
 }
@@ -171,9 +172,38 @@ void SyncSteps::drop_partial(int trainer) {
   for (const auto& merged : merged_) merged->arrived[static_cast<size_t>(trainer)] = 0;
 }
 
+void SyncSteps::restore(int64_t applied) {
+  applied_ = applied;
+  for (const auto& merged : merged_)
+    std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
+}
+
+void SyncSteps::place(int trainer, int64_t step) {
+  Trainer& who = core_.trainers.at(trainer);
+  who.sent = who.fetched = step;
+  who.is_placed = true;
+  who.life = step > applied_ ? Trainer::Life::kJoining : Trainer::Life::kLive;
+  drop_partial(trainer);
+  admit_joining();
+  core_.changed.notify_all();
+}
+
+void SyncSteps::admit_joining() {
+  for (int t = 0; t < core_.trainers.count(); ++t) {
+    Trainer& trainer = core_.trainers.at(t);
+    if (trainer.life != Trainer::Life::kJoining || !trainer.is_placed) continue;
+    const bool alone = core_.trainers.all_done() && !is_ready();
+    if (alone && trainer.sent > applied_) trainer.sent = trainer.fetched = applied_;
+    if (trainer.sent > applied_) continue;
+    trainer.life = Trainer::Life::kLive;
+    core_.changed.notify_all();
+  }
+}
+
 bool SyncSteps::is_ready() const {
   bool anybody = false;
   for (int t = 0; t < core_.trainers.count(); ++t) {
+    if (core_.trainers.at(t).life == Trainer::Life::kJoining) continue;
     if (has_arrived(t)) {
       anybody = true;
     } else if (core_.trainers.at(t).is_expected()) {
@@ -185,7 +215,11 @@ bool SyncSteps::is_ready() const {
 
 Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
   std::vector<char> arrivals;
-  for (int t = 0; t < core_.trainers.count(); ++t) arrivals.push_back(has_arrived(t) ? 1 : 0);
+  for (int t = 0; t < core_.trainers.count(); ++t) {
+    const bool joins = core_.trainers.at(t).life == Trainer::Life::kJoining;
+    arrivals.push_back(has_arrived(t) && !joins ? 1 : 0);
+  }
+  applying_ = true;
   lock.unlock();
   // nobody sends now: who is expected has arrived, and waits or fetches
   Status status;
@@ -194,10 +228,12 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
     if (!status.ok()) break;
   }
   lock.lock();
+  applying_ = false;
   if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied_));
   ++applied_;
   for (const auto& merged : merged_)
     std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
+  admit_joining();
   core_.changed.notify_all();
   return Ok();
 }

@@ -45,8 +45,17 @@ class SyncSteps {
   Status apply(std::unique_lock<std::mutex>& lock);
   /// Steps applied since the start. The caller holds the mutex.
   [[nodiscard]] int64_t applied() const { return applied_; }
-  /// Takes up where a snapshot left off; before anybody calls.
-  void restore(int64_t applied) { applied_ = applied; }
+  /// True while apply() runs blocks. The caller holds the mutex.
+  [[nodiscard]] bool is_applying() const { return applying_; }
+  /// Takes up where a snapshot left off, with no gradients of the next step; while nobody calls.
+  void restore(int64_t applied);
+  /// Puts a trainer to the begin of a step that is not behind what is applied: nothing of it is
+  /// here, and it fetches first. The others wait for it from that step on. The caller holds the
+  /// mutex, while no step is applied.
+  void place(int trainer, int64_t step);
+  /// Trainers that were placed at a later step come in where that step, or nobody else, is left.
+  /// The caller holds the mutex.
+  void admit_joining();
 
  private:
   struct MergedBlock {
@@ -74,6 +83,7 @@ class SyncSteps {
   llvm::StringMap<Slot> slots_;                   // by the names that the program has
   std::vector<llvm::StringMap<Slot>> own_names_;  // by trainer: other names for its slots
   int64_t applied_ = 0;
+  bool applying_ = false;
 };
 
 }  // namespace millrace::ps

@@ -30,8 +30,16 @@ Status Trainers::check(const Caller& caller) const {
   return Ok();
 }
 
+bool Trainers::must_wait(const Caller& caller) const {
+  if (!elastic_ || !check(caller).ok()) return false;
+  const Trainer& trainer = at(caller.trainer);
+  return trainer.incarnation != caller.incarnation &&
+         (trainer.life == Trainer::Life::kLive || trainer.life == Trainer::Life::kGathering ||
+          trainer.life == Trainer::Life::kJoining);
+}
+
 Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fetched,
-                       int64_t answered) {
+                       int64_t answered, uint64_t settled) {
   MILLRACE_RETURN_IF_ERROR(check(caller));
   Trainer& trainer = at(caller.trainer);
   if (trainer.life != Trainer::Life::kAbsent && trainer.incarnation != caller.incarnation) {
@@ -41,10 +49,10 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fet
                                  describe(caller.trainer, now)))
           .with_hint("two processes were started with one trainer id");
     }
-    // the replacement begins where the lost one would have fetched
     trainer.window = SequenceWindow();
-    trainer.fetched = trainer.sent;
-    trainer.life = Trainer::Life::kAbsent;
+    trainer.life = Trainer::Life::kJoining;
+    trainer.fetch_call = 0;
+    trainer.is_placed = false;
   }
   if (trainer.life == Trainer::Life::kAbsent) {
     trainer.life = Trainer::Life::kLive;
@@ -52,6 +60,7 @@ Status Trainers::hello(const Caller& caller, Clock::time_point now, bool has_fet
     const bool is_ahead = answered >= 0 && trainer.sent > answered;
     trainer.fetched = trainer.sent + (has_fetched && !is_ahead ? 1 : 0);
   }
+  trainer.window.settle(settled);
   trainer.incarnation = caller.incarnation;
   trainer.seen = now;
   return Ok();
@@ -88,7 +97,9 @@ bool Trainers::all_done() const {
 
 bool Trainers::all_gone() const {
   for (const Trainer& trainer : trainers_) {
-    if (trainer.is_expected() || trainer.life == Trainer::Life::kGathering) return false;
+    if (trainer.is_expected() || trainer.life == Trainer::Life::kGathering ||
+        trainer.life == Trainer::Life::kJoining)
+      return false;
   }
   return true;
 }

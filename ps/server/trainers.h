@@ -21,14 +21,17 @@ struct Trainer {
     kGathering,  ///< has trained all its steps and will read the result
     kLeft,       ///< is done
     kLost,       ///< went silent; the job goes on without it
+    kJoining,    ///< takes the place of a lost one from a later step on; nobody waits for it before
   };
 
   Life life = Life::kAbsent;
   uint64_t incarnation = 0;
   SequenceWindow window;
-  int64_t sent = 0;     ///< send barriers
-  int64_t fetched = 0;  ///< fetch barriers
-  int64_t step = -1;    ///< that it last named
+  int64_t sent = 0;         ///< send barriers
+  int64_t fetched = 0;      ///< fetch barriers
+  bool is_placed = false;   ///< has done nothing since it was told its step
+  uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
+  int64_t step = -1;        ///< that it last named
   Method last = Method::kHello;
   Clock::time_point seen;
 
@@ -55,8 +58,12 @@ class Trainers {
   ///                     snapshot need be told
   /// \param answered     its send barriers that were answered; where the server has carried out
   ///                     more, what it has fetched is that of an earlier step. Negative: unknown
+  /// \param settled      the trainer repeats no call up to this number
   Status hello(const Caller& caller, Clock::time_point now, bool has_fetched = false,
-               int64_t answered = -1);
+               int64_t answered = -1, uint64_t settled = 0);
+  /// True if a trainer would take the place of another process that is not lost yet, and may once
+  /// it is.
+  [[nodiscard]] bool must_wait(const Caller& caller) const;
   /// The trainer that calls; it must have said hello and not have left. Errors: as hello().
   StatusOr<Trainer*> find(const Caller& caller, const Request& request, Clock::time_point now);
 

@@ -36,6 +36,8 @@ std::string_view method_name(Method method) {
       return "watch";
     case Method::kStop:
       return "stop";
+    case Method::kGoTo:
+      return "go-to";
   }
   return "unknown";
 }

@@ -27,6 +27,8 @@ enum class Method : uint8_t {
   kTableBarrier,  ///< arrival at barrier `text`
   kWatch,         ///< what the server knows about itself, as json in the reply's text
   kStop,          ///< the server ends as on SIGTERM
+  kGoTo,          ///< a synchronous trainer goes on at step `number`; a server that is further goes
+                  ///< back to its snapshot of that step. text: its calls up to that number are over
 };
 
 /// "send", "get-no-barrier", ... for messages and logs.

@@ -10,6 +10,7 @@
     proxy.refuse = True                      # takes no connection
     proxy.close()
 """
+import select
 import socket
 import struct
 import threading
@@ -24,59 +25,102 @@ class Pipe(threading.Thread):
         self.link, self.source, self.target = link, source, target
 
     def run(self):
-        proxy, link = self.link.proxy, self.link
         try:
-            while True:
-                data = self.source.recv(65536)
-                if not data:
-                    break
-                proxy.wait_healed()
-                if proxy.delay:
-                    time.sleep(proxy.delay)
-                if proxy.rate:
-                    time.sleep(len(data) / proxy.rate)
-                limit = link.cut_after
-                if limit and link.passed + len(data) >= limit:
-                    self.target.sendall(data[: max(0, limit - link.passed)])
-                    proxy.cuts += 1
-                    link.end(proxy.reset)
-                    return
-                link.passed += len(data)
-                proxy.bytes += len(data)
-                self.target.sendall(data)
-            proxy.wait_healed()
-            self.target.shutdown(socket.SHUT_WR)
+            self.pass_on()
         except OSError:
-            link.end(False)
+            self.link.end(False)
+        self.link.left()
+
+    def pass_on(self):
+        proxy, link = self.link.proxy, self.link
+        while link.wait(self.source, select.POLLIN):
+            try:
+                data = self.source.recv(65536)
+            except BlockingIOError:
+                continue
+            proxy.wait_healed()
+            if not data:
+                self.target.shutdown(socket.SHUT_WR)
+                return
+            if proxy.delay:
+                time.sleep(proxy.delay)
+            if proxy.rate:
+                time.sleep(len(data) / proxy.rate)
+            limit = link.cut_after
+            if limit and link.passed + len(data) >= limit:
+                self.send(data[: max(0, limit - link.passed)])
+                proxy.cuts += 1
+                link.end(proxy.reset)
+                return
+            link.passed += len(data)
+            proxy.bytes += len(data)
+            self.send(data)
+
+    def send(self, data):
+        while data and self.link.wait(self.target, select.POLLOUT):
+            try:
+                data = data[self.target.send(data):]
+            except BlockingIOError:
+                continue
 
 
 class Link:
-    """One connection through the proxy."""
+    """One connection through the proxy.
+
+    Its sockets are closed by the pipe that ends last: a number that is closed while somebody reads from it may be that of the next connection
+    already, whose bytes would then go astray.
+    """
 
     def __init__(self, proxy, client, server):
         self.proxy, self.ends, self.passed, self.cut_after = proxy, (client, server), 0, proxy.next_cut()
+        self.lock, self.over, self.reset, self.pipes = threading.Lock(), False, False, 2
+        self.woken, self.waker = socket.socketpair()
+        for end in self.ends:
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            end.setblocking(False)
         for a, b in ((client, server), (server, client)):
-            a.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             Pipe(self, a, b).start()
 
+    def wait(self, end, event):
+        """Until something can be done with an end. False if the connection is over."""
+        poll = select.poll()
+        poll.register(end, event)
+        poll.register(self.woken, select.POLLIN)
+        poll.poll()
+        return not self.over
+
     def end(self, reset):
+        with self.lock:
+            if self.over:
+                return
+            self.over, self.reset = True, reset
+        self.waker.send(b"x")  # nobody reads it, so both pipes see it
+
+    def left(self):
+        with self.lock:
+            self.pipes -= 1
+            if self.pipes:
+                return
+            self.over = True
         for end in self.ends:
             try:
-                if reset:
+                if self.reset:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                    end.shutdown(socket.SHUT_RD)  # wakes who reads; a socket that is being read does not end
                     end.close()
                 else:
                     end.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
+        # closing a socket with unread bytes would reset the connection
+        self.proxy.ended.extend(self.ends)
+        self.woken.close()
 
 
 class FaultProxy:
     def __init__(self, target_port, port=0):
         self.target_port, self.delay, self.rate, self.cut_after, self.reset, self.refuse = target_port, 0, 0, 0, False, False
         self.jitter_cut = None  # a random.Random: cuts come after 0.5 to 1.5 times cut_after
-        self.bytes, self.cuts, self.links = 0, 0, []
+        self.bytes, self.cuts, self.links, self.ended = 0, 0, [], []
         self.healed = threading.Event()
         self.healed.set()
         self.listener = socket.socket()
@@ -128,3 +172,5 @@ class FaultProxy:
         self.listener.close()
         self.heal()
         self.cut_all()
+        for end in self.ended:
+            end.close()

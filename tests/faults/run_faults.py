@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Faults of processes and networks against a training job, and what has to come of them.
 
-    run_faults.py --bin-dir build/dev/tools [--case ../shared/goldens/ps_sync/linear_exact_3s4t] [--only F1,F5] [--rounds N] [--seed S] [--json]
+    run_faults.py --bin-dir build/dev/tools [--case ../shared/goldens/ps_sync/linear_exact_3s4t] [--transport grpc,tcp] [--only F1,F5]
+                  [--rounds N] [--seed S] [--json FILE]
 
 The job's gradients are whole numbers, so its result is the same bits in any order of sums: a fault that the job survives must leave
 exactly what a run without faults leaves, and one that it does not must end every process with an error that names what was lost, within
@@ -57,11 +58,13 @@ def require_ended(job, codes, who):
 
 
 class Suite:
-    def __init__(self, args):
+    def __init__(self, args, transport):
         self.args, self.random, self.reference, self.total = args, random.Random(args.seed), None, 0
+        self.transport = ["--transport", transport]
 
     def job(self, server_flags=(), trainer_flags=(), steps=STEPS, proxies=True):
-        return Job(self.args.bin_dir, self.args.case, steps, [*SILENCE, *server_flags], merged(SILENCE, QUICK, trainer_flags)).prepare(proxies)
+        return Job(self.args.bin_dir, self.args.case, steps, [*SILENCE, *self.transport, *server_flags],
+                   merged(SILENCE, QUICK, self.transport, trainer_flags)).prepare(proxies)
 
     def result(self, job):
         if self.reference is None:
@@ -104,7 +107,14 @@ class Suite:
 
     def f1_server_restarted(self):
         """kill -9 of a server that saves every step, and another one in its place: the result is that without faults."""
-        flags = ["--snapshot-every", "1", "--snapshot-durable"]
+        self.restart(["--snapshot-every", "1", "--snapshot-durable"])
+
+    def f1_gone_back(self):
+        """The same with a snapshot every seven steps: trainers and the other servers go back to it, and the result is the same."""
+        job = self.restart(["--snapshot-every", "7"])
+        require(any("goes back to step" in t.text for t in job.trainers), f"nobody went back: {tails(job)}")
+
+    def restart(self, flags):
         with self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000"]) as job:
             want = self.result(job)
             self.slow(job)
@@ -121,6 +131,30 @@ class Suite:
             time.sleep(self.random.uniform(0, 1))
             job.start_server(victim, flags=folders[victim])
             require_same(job, want)
+        return job
+
+    def f1_job_restarted(self):
+        """kill -9 of any process of a job that saves every five steps; all are started anew, and go on from the snapshots to the same result."""
+        with self.job() as job:
+            want = self.result(job)
+            self.slow(job)
+            folders = [["--snapshot-dir", os.path.join(job.dir, f"snapshots{i}"), "--snapshot-every", "5"] for i in range(len(job.servers))]
+            for i, folder in enumerate(folders):
+                os.makedirs(folder[1])
+                job.start_server(i, wait=False, flags=folder)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            self.moment(job)
+            victim = self.random.choice(job.servers + job.trainers)
+            victim.signal(signal.SIGKILL)
+            servers, trainers = job.wait_all(LIMIT)
+            require_ended(job, [c for p, c in zip(job.servers + job.trainers, servers + trainers) if p is not victim], "the others")
+            for i, folder in enumerate(folders):
+                job.start_server(i, wait=False, flags=folder)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            require_same(job, want)
+            require(any("begins at step" in t.text for t in job.trainers), "the trainers began anew")
 
     def f1_server_moved(self):
         """kill -9 of a server that etcd knows, and one with its snapshots at another port: the trainers find it."""
@@ -167,6 +201,18 @@ class Suite:
             servers, trainers = job.wait_all(LIMIT)
             codes = servers + [c for t, c in enumerate(trainers) if t != 1]
             require(codes == [0] * len(codes), f"servers {servers}, trainers {trainers}: {tails(job)}")
+
+    def f2_replaced(self):
+        """The same, and another process takes the place of the one that was lost: all finish, and the servers agree on its first step."""
+        with self.job(server_flags=["--elastic"], trainer_flags=["--deadline-ms", "20000"], steps=300) as job:
+            self.slow(job, 0.002)
+            job.start_all()
+            self.moment(job)
+            job.trainers[1].signal(signal.SIGKILL)
+            job.start_trainer(1)
+            servers, trainers = job.wait_all(LIMIT)
+            require(servers + trainers == [0] * len(servers + trainers), f"servers {servers}, trainers {trainers}: {tails(job)}")
+            require("trainer 1 begins at step" in job.trainers[1].text, f"the replacement began anew: {job.trainers[1].text[-300:]}")
 
     # --- F4: slow is not dead ---------------------------------------------------------------------------------------
 
@@ -317,11 +363,29 @@ class Suite:
             require(code == 5 and "no.such.host.invalid" in server.text, f"exit code {code}: {server.text[-300:]}")
 
 
+def run_fault(suite, transport, name, rounds):
+    """A row of the result: how often one fault ended as it should."""
+    passed, errors, worst = 0, [], 0.0
+    for _ in range(rounds):
+        began = time.monotonic()
+        try:
+            getattr(suite, name)()
+            passed += 1
+        except (Failure, RuntimeError, OSError) as e:
+            errors.append(str(e))
+        worst = max(worst, time.monotonic() - began)
+    print(f"{'ok  ' if passed == rounds else 'FAIL'}  {transport:4s} {name:24s} {passed:4d} of {rounds:<4d} longest {worst:5.1f} s", flush=True)
+    for e in errors[:3]:
+        print("      " + e[:1500], flush=True)
+    return {"transport": transport, "fault": name, "rounds": rounds, "passed": passed, "longest_s": round(worst, 1), "errors": errors}
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
     ap.add_argument("--bin-dir", required=True, help="folder with transpile-program, pserver and run-program")
     ap.add_argument("--case", default=os.path.join(here, "../../../shared/goldens/ps_sync/linear_exact_3s4t"))
+    ap.add_argument("--transport", default="grpc,tcp", help="grpc, tcp, auto; several after each other, separated by commas")
     ap.add_argument("--only", default="", help="comma-separated starts of names, for example F1,F5_cut")
     ap.add_argument("--rounds", type=int, default=1)
     ap.add_argument("--seed", type=int, default=1)
@@ -333,21 +397,11 @@ def main():
     if not names or not os.path.isdir(args.case):
         print("no such fault or case", file=sys.stderr)
         return 2
-    suite, rows = Suite(args), []
-    for name in names:
-        passed, errors, worst = 0, [], 0.0
-        for _ in range(args.rounds):
-            began = time.monotonic()
-            try:
-                getattr(suite, name)()
-                passed += 1
-            except (Failure, RuntimeError, OSError) as e:
-                errors.append(str(e))
-            worst = max(worst, time.monotonic() - began)
-        rows.append({"fault": name, "rounds": args.rounds, "passed": passed, "longest_s": round(worst, 1), "errors": errors})
-        print(f"{'ok  ' if passed == args.rounds else 'FAIL'}  {name:24s} {passed:4d} of {args.rounds:<4d} longest {worst:5.1f} s", flush=True)
-        for e in errors[:3]:
-            print("      " + e[:1500], flush=True)
+    rows = []
+    for transport in args.transport.split(","):
+        suite = Suite(args, transport)
+        for name in names:
+            rows.append(run_fault(suite, transport, name, args.rounds))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump({"seed": args.seed, "faults": rows}, f, indent=1)

@@ -90,6 +90,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.job = flags.job;
   options.trainer = settings.trainer;
   options.deadline = std::chrono::milliseconds(flags.deadline_ms);
+  options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
   options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 3);
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
@@ -101,7 +102,12 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   const executor::Executor executor(
       runtime,
       {.threads = settings.threads, .seed = tool.common().seed, .optimize = settings.optimize});
+  if (job->slices_) job->local_.emplace(*job->program_, *job->slices_);
   MILLRACE_RETURN_IF_ERROR(job->meet_servers(tool));
+  MILLRACE_ASSIGN_OR_RETURN(job->first_step_, job->client_->settle());
+  if (job->first_step_ > 0)
+    tool.log(LogLevel::kInfo, fmt::format("trainer {} begins at step {}, where its servers are",
+                                          settings.trainer, job->first_step_));
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
   MILLRACE_RETURN_IF_ERROR(job->make_communicator(tool, settings));
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
@@ -181,18 +187,29 @@ Status TrainerJob::make_communicator(const Tool& tool, const Settings& settings)
 
 Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
   if (!files.startup.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
-                              read_program(tool, files.startup));
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<executor::PreparedProgram> prepared,
-                              executor.prepare(*startup, scope_));
+    MILLRACE_ASSIGN_OR_RETURN(startup_program_, read_program(tool, files.startup));
+    MILLRACE_ASSIGN_OR_RETURN(startup_, executor.prepare(*startup_program_, scope_));
     std::vector<Value> none;
-    if (Status status = prepared->run({}, {}, none); !status.ok())
+    if (Status status = startup_->run({}, {}, none); !status.ok())
       return std::move(status).in_file(files.startup);
   }
-  if (files.params.empty()) return Ok();
-  if (!slices_ || !std::filesystem::is_directory(files.params))
-    return io::load_parameters(files.params, *program_, scope_);
-  return load_folder(files.params);
+  return files.params.empty() ? Ok() : load_params(files.params);
+}
+
+// What has been trained already is not overwritten by what the job began with.
+Status TrainerJob::load_params(const std::string& path) {
+  std::map<std::string, Value> trained;
+  if (first_step_ > 0 && local_) {
+    for (const std::string& name : local_->remote()) {
+      Value* const value = scope_.find(name);
+      if (value != nullptr && value->initialized()) trained[name] = std::move(*value);
+    }
+  }
+  const bool in_files = slices_ && std::filesystem::is_directory(path);
+  MILLRACE_RETURN_IF_ERROR(in_files ? load_folder(path)
+                                    : io::load_parameters(path, *program_, scope_));
+  for (auto& [name, value] : trained) *scope_.find(name) = std::move(value);
+  return Ok();
 }
 
 // What only servers hold is fetched from them: a table or optimizer state may have no file of the
@@ -209,9 +226,26 @@ Status TrainerJob::load_folder(const std::string& folder) {
   return Ok();
 }
 
+StatusOr<int64_t> TrainerJob::go_back() {
+  if (!local_ || startup_ == nullptr || before_ != nullptr || communicator_ != nullptr)
+    return Status(StatusCode::kDistributed,
+                  "a server came back with an older step, and this trainer cannot go back")
+        .with_hint("it needs the startup program and slices.json; federated trainers never can");
+  link_->forget();
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t step, client_->settle());
+  MILLRACE_ASSIGN_OR_RETURN(auto rest, local_->copy(scope_));
+  std::vector<Value> none;
+  MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));  // fetches the parameters
+  MILLRACE_RETURN_IF_ERROR(local_->restore(step, std::move(rest), scope_));
+  const auto done = static_cast<size_t>(std::max<int64_t>(0, step - first_step_));
+  if (stats_.losses.size() > done) stats_.losses.resize(done);
+  return step;
+}
+
 Status TrainerJob::step(int64_t number, const NamedValues& feeds,
                         const std::vector<std::string>& fetches, NamedValues& results) {
   client_->set_step(number);
+  if (local_ && communicator_ == nullptr) MILLRACE_RETURN_IF_ERROR(local_->keep(number, scope_));
   const auto start = Clock::now();
   std::vector<Value> values;
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));

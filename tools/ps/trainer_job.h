@@ -14,6 +14,7 @@
 #include "ps/communicator/communicator.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
+#include "tools/ps/local_state.h"
 #include "tools/ps/trainer_stats.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -46,6 +47,13 @@ class TrainerJob {
                                                     std::shared_ptr<ps::Transport> transport);
 
   [[nodiscard]] const Program& program() const { return *program_; }
+  /// Step to begin with: 0, unless servers took up snapshots or this trainer replaces a lost one.
+  [[nodiscard]] int64_t first_step() const { return first_step_; }
+  /// True after an error of step() or finish() that going back mends.
+  [[nodiscard]] bool must_go_back() const { return client_->must_settle(); }
+  /// Goes back to the step of the servers' snapshots. \returns that step
+  /// Errors: kDistributed where a server or this trainer has nothing left of it.
+  StatusOr<int64_t> go_back();
   /// Runs one step; in federated training one round. \param results  by name; memory is used again
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results);
@@ -72,6 +80,7 @@ class TrainerJob {
   Status meet_servers(const Tool& tool);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status load_folder(const std::string& folder);
+  Status load_params(const std::string& path);
   /// Programs of a federated trainer that stand beside its main one.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
@@ -85,7 +94,11 @@ class TrainerJob {
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;
   std::unique_ptr<Program> program_;
+  std::unique_ptr<Program> startup_program_;
   Scope scope_;
+  std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is none
+  std::optional<LocalState> local_;                     ///< absent: the trainer cannot go back
+  int64_t first_step_ = 0;
   std::unique_ptr<executor::PreparedProgram> before_;  ///< federated: fetches; else null
   std::unique_ptr<executor::PreparedProgram> prepared_;
   TransferClock clock_;

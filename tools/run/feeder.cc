@@ -65,19 +65,39 @@ int64_t Feeder::epoch(int64_t step) const {
   return has_data() ? step / steps_per_epoch_ + 1 : 0;
 }
 
+// Puts the feeds of a step in place, or back: the step may be asked for again.
+void Feeder::swap_step() {
+  if (fed_ < 0) return;
+  for (auto& [name, value] : step_feeds_[static_cast<size_t>(fed_)]) std::swap(fixed_[name], value);
+}
+
+// From the order of the epoch before.
+void Feeder::shuffle(int64_t epoch) {
+  if (!shuffle_) return;
+  std::mt19937_64 random(seed_ + static_cast<uint64_t>(epoch));
+  // not std::shuffle, whose result the standard leaves open
+  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+}
+
+void Feeder::go_to(int64_t step) {
+  if (!has_data()) return;
+  std::iota(order_.begin(), order_.end(), 0);
+  const int64_t in_epoch = step % steps_per_epoch_;
+  for (int64_t past = 1; past < epoch(step); ++past) shuffle(past);
+  if (in_epoch > 0) shuffle(epoch(step));
+  examples_ = (epoch(step) - 1) * data_->rows() + in_epoch * batch_size_;
+}
+
 StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
   if (has_step_feeds()) {
-    for (auto& [name, value] : step_feeds_[static_cast<size_t>(step)])
-      fixed_[name] = std::move(value);
+    swap_step();
+    fed_ = step;
+    swap_step();
     return &fixed_;
   }
   if (!has_data()) return &fixed_;
   const int64_t in_epoch = step % steps_per_epoch_;
-  if (in_epoch == 0 && shuffle_) {
-    std::mt19937_64 random(seed_ + static_cast<uint64_t>(epoch(step)));
-    // not std::shuffle, whose result the standard leaves open
-    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
-  }
+  if (in_epoch == 0) shuffle(epoch(step));
   const auto begin = static_cast<size_t>(in_epoch * batch_size_);
   const size_t count = std::min(static_cast<size_t>(batch_size_), order_.size() - begin);
   MILLRACE_ASSIGN_OR_RETURN(NamedValues batch,

@@ -30,11 +30,18 @@ class Feeder {
   /// Examples fed up to now; 0 without --data.
   [[nodiscard]] int64_t examples() const { return examples_; }
 
-  /// Feeds of the next step; valid until the next call. Steps are asked for in order, from 0.
+  /// Feeds of the next step; valid until the next call. Steps are asked for in order, from 0 or
+  /// where go_to() says.
   StatusOr<const executor::NamedValues*> feeds(int64_t step);
+  /// The next step that will be asked for.
+  void go_to(int64_t step);
 
  private:
+  void shuffle(int64_t epoch);
+  void swap_step();
+
   executor::NamedValues fixed_;
+  int64_t fed_ = -1;  ///< step whose own feeds are in fixed_; negative: none
   std::vector<executor::NamedValues> step_feeds_;
   std::optional<DataSet> data_;
   std::vector<int64_t> order_;  ///< rows in the order of this epoch

@@ -20,9 +20,9 @@ namespace {
 
 using executor::NamedValues;
 
-StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& job) {
-  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
-                            Feeder::open(options, tool.common().seed, job.program()));
+// Trains the steps from `first` on and says to the servers that this was all.
+Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder, int64_t begin,
+             NamedValues& results, const TrainerJob::Ending& ending) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
@@ -30,9 +30,9 @@ StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& j
   state.steps = feeder.steps();
   state.epochs = feeder.epochs();
   const bool prefixed = !feeder.has_data();
-  NamedValues results;
   NamedValues values;
-  for (int64_t step = 0; step < feeder.steps(); ++step) {
+  if (begin > 0) feeder.go_to(begin);
+  for (int64_t step = begin; step < feeder.steps(); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     MILLRACE_RETURN_IF_ERROR(job.step(step, *feeds, options.fetches, values));
     state.step = step + 1;
@@ -47,7 +47,29 @@ StatusOr<NamedValues> train(Tool& tool, const RunOptions& options, TrainerJob& j
       results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
   }
   if (feeder.steps() > 1) progress.finish(state);
-  return results;
+  return job.finish(tool, ending);
+}
+
+// Goes back as often as servers come back older than this trainer.
+StatusOr<int64_t> go_back(const Tool& tool, TrainerJob& job, int trainer) {
+  while (true) {
+    const StatusOr<int64_t> step = job.go_back();
+    if (step.ok())
+      tool.log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", trainer, *step));
+    if (step.ok() || !job.must_go_back()) return step;
+  }
+}
+
+Status train_to_the_end(Tool& tool, const RunOptions& options, TrainerJob& job,
+                        NamedValues& results, const TrainerJob::Ending& ending) {
+  MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
+                            Feeder::open(options, tool.common().seed, job.program()));
+  for (int64_t first = job.first_step();;) {
+    const Status status = train(tool, options, job, feeder, first, results, ending);
+    if (status.ok() || !job.must_go_back()) return status;
+    tool.log(LogLevel::kWarning, status.message());
+    MILLRACE_ASSIGN_OR_RETURN(first, go_back(tool, job, options.ps.trainer_id));
+  }
 }
 
 StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
@@ -68,12 +90,12 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
                             TrainerJob::open(tool, files, options.ps, settings, transport));
   if (!options.ps.stats.empty()) job->keep_stats();
-  MILLRACE_ASSIGN_OR_RETURN(const NamedValues results, train(tool, options, *job));
+  NamedValues results;
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
   TrainerJob::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
-  MILLRACE_RETURN_IF_ERROR(job->finish(tool, ending));
+  MILLRACE_RETURN_IF_ERROR(train_to_the_end(tool, options, *job, results, ending));
   if (!options.ps.stats.empty())
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
