@@ -13,5 +13,9 @@ inline constexpr const char* kSetValues = "set";
 /// Request::number of a hello: the trainer has fetched what it needs for its step. Its text is the
 /// number of the trainer's send barriers that have been answered.
 inline constexpr int kHasFetched = 1;
+/// Last word of the answer to a hello: the trainer takes the place of a lost one.
+inline constexpr int kJoins = 1;
+/// The same: others went back to an older step, and so has the trainer.
+inline constexpr int kMustSettle = 2;
 
 }  // namespace millrace::ps

@@ -100,11 +100,12 @@ StatusOr<Client::Greeting> Client::read_greeting(const Reply& reply) {
   Greeting greeting;
   greeting.epoch = reply.epoch;
   greeting.mode = static_cast<int>(reply.number);
-  int joins = 0;
+  int word = 0;
   std::istringstream text(reply.text);
-  if (!(text >> greeting.sent >> greeting.applied >> joins) || greeting.sent < 0)
+  if (!(text >> greeting.sent >> greeting.applied >> word) || greeting.sent < 0)
     return InvalidData("a server answers '{}' to a hello", printable(reply.text));
-  greeting.joins = joins != 0;
+  greeting.joins = word == kJoins;
+  greeting.settles = word == kMustSettle;
   return greeting;
 }
 
@@ -133,7 +134,7 @@ StatusOr<bool> Client::greet_again(Server& server, Deadline deadline) {
   MILLRACE_ASSIGN_OR_RETURN(const Greeting greeting, say_hello(server, deadline));
   if (greeting.epoch == server.epoch) return false;
   const int64_t sent = greeting.sent;
-  if (server.mode == 0 && (sent < server.sent - 1 || sent > server.sent + 1 ||
+  if (server.mode == 0 && (greeting.settles || sent < server.sent - 1 || sent > server.sent + 1 ||
                            (sent == server.sent - 1 && server.last_sent.empty()))) {
     must_settle_ = true;
     return Status(StatusCode::kDistributed,
@@ -191,7 +192,7 @@ StatusOr<int64_t> Client::agree(llvm::ArrayRef<Server*> servers, bool again, int
   const int64_t step = joins ? newest + ahead : oldest;
   const bool agree = !again && !joins &&
                      std::all_of(greetings.begin(), greetings.end(), [&](const Greeting& each) {
-                       return each.sent == step && each.applied == step;
+                       return each.sent == step && each.applied == step && !each.settles;
                      });
   for (size_t i = 0; i < servers.size(); ++i) {
     Server& server = *servers[i];

@@ -110,9 +110,10 @@ class Client {
   struct Greeting {
     uint64_t epoch = 0;
     int mode = 0;
-    int64_t sent = 0;     ///< send barriers of this trainer
-    int64_t applied = 0;  ///< steps
-    bool joins = false;   ///< this trainer takes the place of a lost one
+    int64_t sent = 0;      ///< send barriers of this trainer
+    int64_t applied = 0;   ///< steps
+    bool joins = false;    ///< this trainer takes the place of a lost one
+    bool settles = false;  ///< others went back, and so has it
   };
   static StatusOr<Greeting> read_greeting(const Reply& reply);
   static uint64_t new_number(Server& server);

@@ -22,10 +22,11 @@ class NoReply final : public ReplySink {
   void set_text(std::string /*text*/) override {}
 };
 
-// Nobody waits at barriers of tables for a trainer that is lost.
-Status leave_tables(Handler& tables, int trainer) {
+// Nobody waits at barriers of tables for a trainer that is lost, until another takes its place.
+Status tell_tables(Handler& tables, int trainer, const char* what) {
   Request request;
-  request.method = Method::kComplete;
+  request.method = Method::kTableBarrier;
+  request.text = what;
   request.caller.trainer = trainer;
   NoReply nowhere;
   return tables.handle(request, Clock::now(), nowhere);
@@ -76,8 +77,7 @@ Status Service::handle(const Request& request, Deadline deadline, ReplySink& rep
                                : once(request, deadline, reply);
 }
 
-// The reply's text: send barriers of the trainer, steps applied, whether it takes another one's
-// place.
+// The reply's text: send barriers of the trainer, steps applied, and kJoins, kMustSettle or 0.
 Status Service::hello(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_number(steps_ != nullptr ? 0 : core_->plan.mode == ServePlan::Mode::kGeo ? 3 : 1);
   std::unique_lock lock(core_->mutex);
@@ -99,12 +99,27 @@ Status Service::hello(const Request& request, Deadline deadline, ReplySink& repl
   MILLRACE_RETURN_IF_ERROR(core_->trainers.hello(
       request.caller, Clock::now(), request.number == kHasFetched, answered, request.sequence));
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
-  if (trainer.life == Trainer::Life::kJoining && steps_ == nullptr)
-    trainer.life = Trainer::Life::kLive;
+  const bool joins = trainer.life == Trainer::Life::kJoining;
+  if (joins && !trainer.is_placed && core_->options.tables != nullptr)
+    MILLRACE_RETURN_IF_ERROR(tell_tables(*core_->options.tables, request.caller.trainer, "join"));
+  if (joins && steps_ == nullptr) trainer.life = Trainer::Life::kLive;
   reply.set_text(fmt::format("{} {} {}", trainer.sent, steps_ != nullptr ? steps_->applied() : 0,
-                             trainer.life == Trainer::Life::kJoining ? 1 : 0));
+                             joins                                 ? kJoins
+                             : must_settle(request.caller.trainer) ? kMustSettle
+                                                                   : 0));
   core_->changed.notify_all();
   return Ok();
+}
+
+bool Service::must_settle(int trainer) const {
+  if (steps_ == nullptr) return false;
+  const int64_t applied = steps_->applied();
+  const Trainer& own = core_->trainers.at(trainer);
+  if (own.settled_at == applied || own.sent > applied) return false;
+  for (int id = 0; id < core_->trainers.count(); ++id) {
+    if (core_->trainers.at(id).settled_at == applied) return true;
+  }
+  return false;
 }
 
 // A call with a sequence number: a repeat waits for the first one and is then answered like it.
@@ -281,7 +296,8 @@ Status Service::look_around() {
     }
     core_->log(fmt::format("{} is lost; the job goes on without it", who));
     trainer.life = Trainer::Life::kLost;
-    if (options.tables != nullptr) MILLRACE_RETURN_IF_ERROR(leave_tables(*options.tables, id));
+    if (options.tables != nullptr)
+      MILLRACE_RETURN_IF_ERROR(tell_tables(*options.tables, id, "leave"));
     if (steps_ != nullptr) steps_->drop_partial(id);
     core_->changed.notify_all();
   }

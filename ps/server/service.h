@@ -56,8 +56,11 @@ class Service final : public Handler {
   Status table_barrier(const Request& request, Deadline deadline);
   Status watch(ReplySink& reply);
   Status go_to(const Request& request, Deadline deadline, ReplySink& reply);
-  /// Takes up the snapshot of an earlier step; all trainers have to say hello anew.
-  Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, Deadline deadline);
+  /// Begins a step anew for a trainer, an earlier one with the snapshot of it. Others have to come
+  /// to it by go_to(), too.
+  Status go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller, Deadline deadline);
+  /// True if others went back to the step that is next, and this trainer has not come to it yet.
+  [[nodiscard]] bool must_settle(int trainer) const;
   /// Takes up a snapshot, where there is one to take up.
   Status restore();
   /// Takes one if it is due, or asked for. The caller holds the mutex.

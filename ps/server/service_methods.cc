@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -231,6 +232,9 @@ Status Service::table_barrier(const Request& request, Deadline deadline) {
       });
 }
 
+// A trainer comes to a step on all servers before it sends anything of it. Once one has come to the
+// step that is next here, gradients of it count only from trainers that have come, too: so no
+// server gets ahead of one that others still have to take back, and all meet at one step.
 Status Service::go_to(const Request& request, Deadline deadline, ReplySink& reply) {
   if (steps_ == nullptr)
     return InvalidArgument("an asynchronous server ({}) has no steps", core_->plan.endpoint);
@@ -238,67 +242,81 @@ Status Service::go_to(const Request& request, Deadline deadline, ReplySink& repl
   if (llvm::StringRef(request.text).getAsInteger(10, settled) || request.number < 0)
     return InvalidArgument("go-to: '{}' is no number of a call", request.text);
   std::unique_lock lock(core_->mutex);
-  const int id = request.caller.trainer;
   MILLRACE_RETURN_IF_ERROR(core_->wait(
       lock, deadline, [&] { return !steps_->is_applying() && !going_back_; },
       [] { return std::string("the end of the step"); }));
+  const int id = request.caller.trainer;
+  Trainer& trainer = core_->trainers.at(id);
   const int64_t applied = steps_->applied();
-  const Trainer& known = core_->trainers.at(id);
-  const bool joins = known.life == Trainer::Life::kJoining;
-  reply.set_number(applied);
-  if (request.number > applied && !joins && !known.is_placed)
-    return InvalidArgument("trainer {} wants to go on at step {}, this server is at step {}", id,
-                           request.number, applied);
+  const bool joins = trainer.life == Trainer::Life::kJoining;
   if (request.number < applied && joins)
     return {StatusCode::kDistributed, fmt::format("step {} has passed", request.number)};
-  if (request.number < applied) MILLRACE_RETURN_IF_ERROR(go_back(lock, request.number, deadline));
-  reply.set_epoch(core_->epoch);
-  Trainer& trainer = core_->trainers.at(id);
-  trainer.incarnation = request.caller.incarnation;
-  trainer.seen = Clock::now();
-  trainer.window.restore(settled, {});
-  trainer.fetch_call = settled;
+  if (request.number > applied && !joins && !trainer.is_placed)
+    return InvalidArgument("trainer {} wants to go on at step {}, this server is at step {}", id,
+                           request.number, applied);
   if (joins)
     core_->log(
         fmt::format("another process comes in as trainer {} at step {}", id, request.number));
+  if (request.number <= applied && !joins) {
+    MILLRACE_RETURN_IF_ERROR(go_back(lock, request.number, id, deadline));
+    trainer.life = Trainer::Life::kLive;
+    trainer.settled_at = request.number;
+  }
+  reply.set_epoch(core_->epoch);
+  trainer.incarnation = request.caller.incarnation;  // a snapshot may know an earlier one
+  trainer.seen = Clock::now();
+  trainer.window.restore(settled, {});
+  trainer.fetch_call = settled;
   steps_->place(id, request.number);
   return Ok();
 }
 
-Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, Deadline deadline) {
+Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int caller,
+                        Deadline deadline) {
+  const bool is_behind = step < steps_->applied();
+  std::vector<int> others;  // whose gradients of the step, if any, do not count any more
   for (int id = 0; id < core_->trainers.count(); ++id) {
     const Trainer& trainer = core_->trainers.at(id);
-    if (trainer.life == Trainer::Life::kLeft && trainer.sent > step)
+    const bool is_ahead = trainer.sent > step;
+    if (trainer.life == Trainer::Life::kLeft && is_behind && is_ahead)
       return InvalidArgument("this server ({}) cannot go back to step {}: trainer {} has left",
                              core_->plan.endpoint, step, id);
+    if (id == caller || trainer.life == Trainer::Life::kLeft ||
+        trainer.life == Trainer::Life::kLost || trainer.life == Trainer::Life::kJoining)
+      continue;
+    if (is_behind || (is_ahead && trainer.settled_at != step)) others.push_back(id);
   }
-  if (snapshots_ == nullptr)
-    return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
-                    core_->plan.endpoint, step);
-  MILLRACE_ASSIGN_OR_RETURN(const io::Checkpoint checkpoint, snapshots_->find(step));
+  if (!is_behind && others.empty()) return Ok();
+  std::optional<io::Checkpoint> checkpoint;
+  if (is_behind) {
+    if (snapshots_ == nullptr)
+      return NotFound("this server ({}) takes no snapshots, so it cannot go back to step {}",
+                      core_->plan.endpoint, step);
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
+  }
   // from here on calls of before are refused, and those that wait end
   going_back_ = true;
   core_->begin_epoch();
   const bool empty = core_->changed.wait_until(lock, deadline, [&] { return inside_ == 0; });
   Status status = empty ? Ok() : Status(StatusCode::kDistributed, "calls did not end in time");
-  if (status.ok()) {
+  if (status.ok() && checkpoint) {
     const auto frozen = core_->freeze();
-    status = snapshots_->go_back(checkpoint);
+    status = snapshots_->go_back(*checkpoint);
+    steps_->restore(step);
   }
-  if (!status.ok()) {
-    core_->failure = status;
-    core_->changed.notify_all();
-    return status;
-  }
-  steps_->restore(step);
-  for (int id = 0; id < core_->trainers.count(); ++id) {
-    Trainer& trainer = core_->trainers.at(id);
-    if (trainer.life != Trainer::Life::kLeft && trainer.life != Trainer::Life::kLost)
-      trainer.life = Trainer::Life::kAbsent;
-  }
-  started_ = Clock::now();
   going_back_ = false;
   core_->changed.notify_all();
+  if (!status.ok()) {
+    core_->failure = status;
+    return status;
+  }
+  for (const int id : others) {
+    Trainer& trainer = core_->trainers.at(id);
+    steps_->place(id, step);
+    trainer.life = Trainer::Life::kAbsent;
+    trainer.settled_at = -1;
+  }
+  started_ = Clock::now();
   return Ok();
 }
 

@@ -30,6 +30,7 @@ struct Trainer {
   int64_t sent = 0;         ///< send barriers
   int64_t fetched = 0;      ///< fetch barriers
   bool is_placed = false;   ///< has done nothing since it was told its step
+  int64_t settled_at = -1;  ///< step that it went back to last
   uint64_t fetch_call = 0;  ///< sequence number of its last fetch barrier
   int64_t step = -1;        ///< that it last named
   Method last = Method::kHello;

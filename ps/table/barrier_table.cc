@@ -8,7 +8,7 @@
 namespace millrace::ps {
 
 BarrierTable::BarrierTable(int trainers, std::function<Status(std::string_view)> completed)
-    : completed_(std::move(completed)) {
+    : completed_(std::move(completed)), trainers_(trainers) {
   for (int trainer = 0; trainer < trainers; ++trainer) live_.insert(trainer);
 }
 
@@ -17,6 +17,8 @@ Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, D
   if (!live_.contains(trainer))
     return InvalidArgument("barrier '{}': trainer {} is unknown or has left", kind, trainer);
   Barrier& barrier = barriers_.try_emplace(std::string(kind)).first->second;
+  if (joined_.contains(trainer))
+    phase += barrier.ahead.try_emplace(trainer, barrier.phase - phase).first->second;
   if (phase < barrier.phase) return Ok();
   if (phase > barrier.phase)
     return InvalidArgument("barrier '{}': trainer {} is at phase {}, expected {}", kind, trainer,
@@ -45,6 +47,16 @@ Status BarrierTable::leave(int trainer) {
     barrier.arrived.erase(trainer);
     finish_if_complete(kind, barrier);
   }
+  return Ok();
+}
+
+Status BarrierTable::join(int trainer) {
+  const std::lock_guard lock(mutex_);
+  if (trainer < 0 || trainer >= trainers_)
+    return InvalidArgument("there is no trainer {} at the barriers", trainer);
+  live_.insert(trainer);
+  joined_.insert(trainer);
+  for (auto& [kind, barrier] : barriers_) barrier.ahead.erase(trainer);
   return Ok();
 }
 

@@ -34,13 +34,17 @@ class BarrierTable {
   Status arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline);
   /// A trainer leaves; nobody waits for it any more.
   Status leave(int trainer);
+  /// Another process takes the place of a trainer that left, from the phases under way on, which
+  /// are the first for it. Errors: kInvalidArgument for an unknown trainer.
+  Status join(int trainer);
   [[nodiscard]] int live() const;
 
  private:
   struct Barrier {
     int64_t phase = 1;  ///< that gathers arrivals
     std::set<int> arrived;
-    Status result;  ///< of the phase before
+    Status result;                 ///< of the phase before
+    std::map<int, int64_t> ahead;  ///< phases before the first of a trainer that joined
   };
   void finish_if_complete(std::string_view kind, Barrier& barrier);
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
@@ -48,7 +52,9 @@ class BarrierTable {
   const std::function<Status(std::string_view)> completed_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  const int trainers_;
   std::set<int> live_;
+  std::set<int> joined_;
   std::map<std::string, Barrier, std::less<>> barriers_;
 };
 

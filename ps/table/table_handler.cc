@@ -128,6 +128,7 @@ Status TableHandler::push_once(const Request& request, Deadline deadline) {
 
 Status TableHandler::barrier(const Request& request, Deadline deadline) {
   if (request.text == "leave") return barriers_.leave(request.caller.trainer);
+  if (request.text == "join") return barriers_.join(request.caller.trainer);
   return barriers_.arrive(request.text, request.caller.trainer, request.number, deadline);
 }
 

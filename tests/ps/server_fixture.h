@@ -174,6 +174,8 @@ class TestTrainer {
     MILLRACE_RETURN_IF_ERROR(call(Method::kSendBarrier, grad, &value));
     return call(Method::kFetchBarrier, "w", nullptr, &param);
   }
+  /// The next step fetches before.
+  void begin_anew() { started_ = false; }
   Status leave() { return client_->complete(false); }
 
  private:

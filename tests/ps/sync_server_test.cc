@@ -270,6 +270,71 @@ ServerOptions saving_every_step(const std::string& name) {
   return options;
 }
 
+// The replacement waits until the lost one is given up, comes in at a later step, and counts from
+// there.
+TEST(SyncServer, AReplacementComesInAtALaterStep) {
+  const auto way = transport();
+  ServerOptions options;
+  options.silence_timeout = std::chrono::milliseconds(500);
+  options.elastic = true;
+  TestServer server(way, sync_server(2), kStart, options);
+  {
+    TestTrainer lost(way, 1);
+    ASSERT_TRUE(lost.call(Method::kFetchBarrier).ok());
+  }
+  Floats last;
+  std::thread first([&] {
+    TestTrainer trainer(way, 0, 20'000, "", 0, 50);
+    for (int k = 0; k < 40; ++k) {
+      const Status status = trainer.step("w@GRAD.trainer_0", {2, 2}, last);
+      ASSERT_TRUE(status.ok()) << k << ": " << status.to_string();
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ASSERT_TRUE(trainer.leave().ok());
+  });
+  TestTrainer second(way, 1, 20'000, "", 0, 50);
+  ASSERT_TRUE(second.client().mode_of("server").ok());
+  const auto begin = second.client().settle();
+  ASSERT_TRUE(begin.ok()) << begin.status().to_string();
+  EXPECT_GT(*begin, 0);
+  Floats seen;
+  for (int64_t k = *begin; k < 40; ++k) {
+    const Status status = second.step("w@GRAD.trainer_1", {4, 4}, seen);
+    ASSERT_TRUE(status.ok()) << k << ": " << status.to_string();
+  }
+  ASSERT_TRUE(second.leave().ok());
+  first.join();
+  EXPECT_TRUE(server.end().ok());
+  // -1 a step of one trainer, -1.5 a step of both
+  const auto together = static_cast<float>(40 - *begin);
+  EXPECT_FLOAT_EQ(last[0], 8 - 40 - 0.5F * together);
+}
+
+// A server comes back with a snapshot that is three steps old.
+TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
+  const auto way = transport();
+  ServerOptions options = saving_every_step("ps_going_back");
+  options.snapshot_every = 4;
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  TestTrainer trainer(way, 0);
+  Floats seen;
+  for (int k = 0; k < 7; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  ASSERT_TRUE(server->end(true).ok());
+  // as if it had died: what it saved at its end is not there
+  std::filesystem::remove_all(options.snapshot_root + "/server-0/step-3");
+  server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  EXPECT_FALSE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  ASSERT_TRUE(trainer.client().must_settle());
+  const auto step = trainer.client().settle();
+  ASSERT_TRUE(step.ok()) << step.status().to_string();
+  EXPECT_EQ(*step, 4);
+  trainer.begin_anew();
+  for (int64_t k = *step; k < 8; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
+  EXPECT_THAT(seen, ElementsAre(0, 0));
+  ASSERT_TRUE(trainer.leave().ok());
+  EXPECT_TRUE(server->end().ok());
+}
+
 // The server dies behind every step; the next one takes up the snapshot and nobody notices.
 TEST(SyncServer, ComesBackFromItsSnapshot) {
   const auto way = transport();

@@ -137,6 +137,32 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
   EXPECT_TRUE(status.ok()) << status.to_string();
 }
 
+// Barriers that passed meanwhile are none for the replacement; at the next one everybody waits for
+// it.
+TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
+  options_.silence_timeout = std::chrono::milliseconds(400);
+  options_.elastic = true;
+  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  {
+    Both silent(way_, 0);
+    ASSERT_TRUE(silent.client->mode_of("server").ok());
+  }
+  Both other(way_, 1, 10'000, 50);
+  for (int phase = 0; phase < 3; ++phase) ASSERT_TRUE(other.tables.barrier("send").ok());
+  Both replacement(way_, 0, 10'000, 50);
+  ASSERT_TRUE(replacement.client->mode_of("server").ok());
+  std::atomic<bool> passed = false;
+  std::thread waits([&] {
+    EXPECT_TRUE(other.tables.barrier("send").ok());
+    passed = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_FALSE(passed);
+  const Status status = replacement.tables.barrier("send");
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  waits.join();
+}
+
 TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
   TestServer server(way_, sync_server(kTrainers), kStart, options_);
   Both alone(way_, 1, 300);

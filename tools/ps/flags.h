@@ -34,7 +34,7 @@ struct PsFlags {
   std::vector<std::string> etcd;  ///< members of the cluster that knows where servers are
   int64_t etcd_lease_s = 5;
   std::string advertise;  ///< address that a server announces instead of the one it listens at
-  std::string transport = "grpc";  ///< grpc, tcp, auto
+  std::string transport = "auto";  ///< grpc, tcp, auto
   int metrics_port = 0;            ///< of servers; 0: none
   std::string snapshot_dir;        ///< of servers
   int64_t snapshot_every = 0;

@@ -190,8 +190,14 @@ Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Ex
     MILLRACE_ASSIGN_OR_RETURN(startup_program_, read_program(tool, files.startup));
     MILLRACE_ASSIGN_OR_RETURN(startup_, executor.prepare(*startup_program_, scope_));
     std::vector<Value> none;
-    if (Status status = startup_->run({}, {}, none); !status.ok())
-      return std::move(status).in_file(files.startup);
+    Status status = startup_->run({}, {}, none);
+    // others may want to begin at an older step than this trainer has found
+    while (!status.ok() && client_->must_settle()) {
+      link_->forget();
+      MILLRACE_ASSIGN_OR_RETURN(first_step_, client_->settle());
+      status = startup_->run({}, {}, none);
+    }
+    if (!status.ok()) return std::move(status).in_file(files.startup);
   }
   return files.params.empty() ? Ok() : load_params(files.params);
 }
