@@ -60,11 +60,16 @@ def require_ended(job, codes, who):
 class Suite:
     def __init__(self, args, transport):
         self.args, self.random, self.reference, self.total = args, random.Random(args.seed), None, 0
-        self.transport = ["--transport", transport]
+        self.transport, self.outcomes = ["--transport", transport], {}
 
     def job(self, server_flags=(), trainer_flags=(), steps=STEPS, proxies=True):
         return Job(self.args.bin_dir, self.args.case, steps, [*SILENCE, *self.transport, *server_flags],
                    merged(SILENCE, QUICK, self.transport, trainer_flags)).prepare(proxies)
+
+    def note(self, outcome, seconds):
+        """Counts an outcome where several are right."""
+        count, longest = self.outcomes.get(outcome, (0, 0.0))
+        self.outcomes[outcome] = (count + 1, max(longest, seconds))
 
     def result(self, job):
         if self.reference is None:
@@ -210,6 +215,44 @@ class Suite:
             servers, trainers = job.wait_all(LIMIT)
             require(servers + trainers == [0] * len(servers + trainers), f"servers {servers}, trainers {trainers}: {tails(job)}")
             require("trainer 1 begins at step" in job.trainers[1].text, f"the replacement began anew: {job.trainers[1].text[-300:]}")
+
+    # --- F3: any process, at any time -------------------------------------------------------------------------------
+
+    def f3_any_killed(self):
+        """kill -9 of any process at any time from the start on, in a job with or without snapshots; with them a server is started anew. The job
+        either finishes with the result of a run without faults, or everybody who is left ends with status 5 within the time limit."""
+        with self.job(trainer_flags=["--deadline-ms", "20000", "--reconnect-timeout-ms", "8000"]) as job:
+            want = self.result(job)
+            self.slow(job)
+            saves = self.random.random() < 0.6
+            folders = [["--snapshot-dir", os.path.join(job.dir, f"snapshots{i}"), "--snapshot-every", "4"] if saves else [] for i in range(len(job.servers))]
+            for i, folder in enumerate(folders):
+                if saves:
+                    os.makedirs(folder[1])
+                job.start_server(i, wait=False, flags=folder)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            processes = job.servers + job.trainers
+            number = self.random.randrange(len(processes))
+            victim, is_server = processes[number], number < len(job.servers)
+            time.sleep(self.random.uniform(0, 3.5))
+            killed = victim.p.poll() is None
+            victim.signal(signal.SIGKILL)
+            victim.wait(time.monotonic() + LIMIT)
+            if killed and is_server and saves:
+                time.sleep(self.random.uniform(0, 1))
+                processes[number] = job.start_server(number, wait=False, flags=folders[number])
+            began = time.monotonic()
+            servers, trainers = job.wait_all(LIMIT)
+            codes = [c for i, c in enumerate(servers + trainers) if not killed or i != number or (is_server and saves)]
+            require(None not in codes, f"{codes.count(None)} processes still run after {LIMIT} s: {tails(job)}")
+            require(all(c in (0, 5) for c in codes), f"servers {servers}, trainers {trainers}: {tails(job)}")
+            what = "" if killed else "over before; "
+            if trainers[0] == 0:
+                after = job.load("after.npz")
+                require(all(np.array_equal(after[name], value) for name, value in want.items()), f"{what}another result: {tails(job)}")
+            self.note(f"{what}{'finished exactly' if 5 not in codes else 'ended with status 5'}: "
+                      f"{'server' if is_server else 'trainer'} killed{', snapshots' if saves else ''}", time.monotonic() - began)
 
     # --- F4: slow is not dead ---------------------------------------------------------------------------------------
 
@@ -372,6 +415,9 @@ def run_fault(suite, transport, name, rounds):
             errors.append(str(e))
         worst = max(worst, time.monotonic() - began)
     print(f"{'ok  ' if passed == rounds else 'FAIL'}  {transport:4s} {name:24s} {passed:4d} of {rounds:<4d} longest {worst:5.1f} s", flush=True)
+    for outcome, (count, longest) in sorted(suite.outcomes.items()):
+        print(f"      {count:4d} {outcome}, at most {longest:.1f} s after", flush=True)
+    suite.outcomes = {}
     for e in errors[:3]:
         print("      " + e[:1500], flush=True)
     return {"transport": transport, "fault": name, "rounds": rounds, "passed": passed, "longest_s": round(worst, 1), "errors": errors}
