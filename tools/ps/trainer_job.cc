@@ -91,7 +91,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.trainer = settings.trainer;
   options.deadline = std::chrono::milliseconds(flags.deadline_ms);
   options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
-  options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 3);
+  options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 4);
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
   const auto runtime = executor::make_runtime(settings.files_root);
