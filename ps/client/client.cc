@@ -266,6 +266,7 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
         if (!greeted.ok()) {
           // who it is now does not change what went wrong first
           status = greeted.status();
+          answered = false;
           if (status.code() != StatusCode::kDistributed || must_settle_ || !may_repeat(attempt + 1))
             return status;
           continue;
@@ -274,6 +275,8 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
           status = Ok();  // carried out before the server went down
           break;
         }
+        // a server may be started anew, or go back, several times in a row
+        if (server.epoch != request.epoch && SteadyClock::now() < patience) attempt = 0;
       }
     }
     request.epoch = server.epoch;
