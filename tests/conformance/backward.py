@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 
+from each_case import run_cases
+
 # error clips are properties of program objects; neither the programs nor the configurations carry them
 EXTRA = {"cond_error_clip_rmsprop_centered": {"error_clip": {"fc_0.tmp_2": {"min": -0.01, "max": 0.02}}}}
 
@@ -45,14 +47,7 @@ def main():
         print(f"skipped: {args.dir} is not here")
         return 77
     names = sorted(n for n in os.listdir(args.dir) if os.path.exists(os.path.join(args.dir, n, "backward.pb")))
-    failed = 0
-    for name in names:
-        why = check(args.bin_dir, os.path.join(args.dir, name), name)
-        if why:
-            failed += 1
-            print(f"{name}:\n{why}")
-    print(f"{len(names) - failed} passed, {failed} failed")
-    return 1 if failed or not names else 0
+    return run_cases(names, lambda name: check(args.bin_dir, os.path.join(args.dir, name), name))
 
 
 if __name__ == "__main__":

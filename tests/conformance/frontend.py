@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from each_case import run_cases
+
 FILES = ("main_forward.pb", "startup_forward.pb", "main.pb", "startup.pb")
 # what paddle.add of 2.x calls "elementwise_add_0" is "elementwise_add_0.tmp_0" in fluid and here
 OTHER_NAME = re.compile(r"^(elementwise_add_\d+)(?=@|$)")
@@ -77,15 +79,12 @@ def main():
         return 77
     args.reference_tools = os.path.join(args.dir, "..", "..", "tools")
     names = run(args.bin)[1].split()
-    failed = 0
-    for name in names:
+
+    def one(name):
         with tempfile.TemporaryDirectory() as work:
-            why = check(args, name, work)
-        if why:
-            failed += 1
-            print(f"{name}:\n{why}")
-    print(f"{len(names) - failed} passed, {failed} failed")
-    return 1 if failed or not names else 0
+            return check(args, name, work)
+
+    return run_cases(names, one)
 
 
 if __name__ == "__main__":

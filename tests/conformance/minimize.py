@@ -15,6 +15,8 @@ import subprocess
 import sys
 import tempfile
 
+from each_case import run_cases
+
 from backward import EXTRA
 
 # the order in which the references were made; cases that are not here start from no scopes
@@ -82,8 +84,9 @@ def main():
         print(f"skipped: {args.dir} is not here")
         return 77
     names = sorted(n for n in os.listdir(args.dir) if os.path.exists(os.path.join(args.dir, n, "main_forward.pb")))
-    failed, scopes = 0, {}
-    for name in [n for n in ORDER if n in names] + [n for n in names if n not in ORDER]:
+    scopes = {}
+
+    def one(name):
         reference, config = os.path.join(args.dir, name), read_config(args.dir, name)
         if name in ORDER:
             config["name_scopes"] = dict(scopes)
@@ -94,11 +97,9 @@ def main():
             why = check(args.bin_dir, reference, config, work)
             if args.write and not why.startswith("exit"):
                 keep(reference, work)
-        if why:
-            failed += 1
-            print(f"{name}:\n{why}")
-    print(f"{len(names) - failed} passed, {failed} failed")
-    return 1 if failed or not names else 0
+        return why
+
+    return run_cases([n for n in ORDER if n in names] + [n for n in names if n not in ORDER], one)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 import json
 import os
 import signal
-import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -12,16 +12,8 @@ import numpy as np
 
 from fault_proxy import FaultProxy
 
-
-def free_ports(n):
-    socks = [socket.socket() for _ in range(n)]
-    try:
-        for s in socks:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in socks]
-    finally:
-        for s in socks:
-            s.close()
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
+from ports import free_ports  # noqa: E402
 
 
 def merged(*flag_lists):
