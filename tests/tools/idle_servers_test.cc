@@ -144,7 +144,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
 
   std::shared_ptr<ps::Transport> transport() {
     if (GetParam() == std::string("inproc")) return inproc_;
-    auto made = open_transport(flags_);
+    auto made = open_transport(tool_, flags_);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return *std::move(made);
   }
@@ -193,7 +193,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
       MILLRACE_RETURN_IF_ERROR(job->step(step, {}, {"w"}, results));
     const auto values = results["w"].get_if<Tensor>()->values<float>();
     param.assign(values.begin(), values.end());
-    return job->finish(nullptr);
+    return job->finish(tool_, {});
   }
 
   // All servers end by themselves.
