@@ -60,6 +60,18 @@ Status Service::check_epoch(const Request& request) const {
 }
 
 Status Service::handle(const Request& request, Deadline deadline, ReplySink& reply) {
+  Status status = answer(request, deadline, reply);
+  // a sign of life is nothing that its trainer looks at
+  if (status.ok() || request.method == Method::kHello) return status;
+  const std::lock_guard lock(core_->mutex);
+  if (!core_->failure.ok()) {
+    told_.insert(request.caller.trainer);
+    core_->changed.notify_all();
+  }
+  return status;
+}
+
+Status Service::answer(const Request& request, Deadline deadline, ReplySink& reply) {
   reply.set_epoch(core_->epoch);
   if (request.method == Method::kWatch) return watch(reply);
   if (request.method == Method::kStop) {
@@ -224,12 +236,26 @@ Status Service::serve() {
       core_->log("the last snapshot was not written: " + status.message());
   }
   Status result = core_->failure;
+  if (!result.ok()) wait_until_told(lock);
   if (core_->failure.ok()) {
     core_->failure = Status(StatusCode::kDistributed,
                             stopping_ ? "the server stops" : "all trainers have left the server");
   }
   core_->changed.notify_all();
   return result;
+}
+
+// Trainers between two calls would otherwise find nobody, and not know why.
+void Service::wait_until_told(std::unique_lock<std::mutex>& lock) {
+  constexpr std::chrono::seconds kLastWords{5};
+  core_->changed.notify_all();
+  core_->changed.wait_for(lock, kLastWords, [this] {
+    if (stopping_) return true;
+    for (int id = 0; id < core_->trainers.count(); ++id) {
+      if (core_->trainers.at(id).life == Trainer::Life::kLive && told_.count(id) == 0) return false;
+    }
+    return true;
+  });
 }
 
 Status Service::restore() {

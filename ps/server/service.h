@@ -39,6 +39,7 @@ class Service final : public Handler {
  private:
   explicit Service(std::unique_ptr<ServerCore> core) : core_(std::move(core)) {}
   Status check_epoch(const Request& request) const;
+  Status answer(const Request& request, Deadline deadline, ReplySink& reply);
   Status hello(const Request& request, Deadline deadline, ReplySink& reply);
   Status once(const Request& request, Deadline deadline, ReplySink& reply);
   Status dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
@@ -67,6 +68,8 @@ class Service final : public Handler {
   Status snapshot(std::unique_lock<std::mutex>& lock, bool now);
   /// \param wait  returns only when it is on the disk
   Status take_snapshot(std::unique_lock<std::mutex>& lock, bool wait);
+  /// After a failure: gives the trainers that are there time to ask for something and hear of it.
+  void wait_until_told(std::unique_lock<std::mutex>& lock);
   /// Looks for trainers that are lost, and reports. The caller holds the mutex.
   Status look_around();
 
@@ -86,6 +89,7 @@ class Service final : public Handler {
   bool freezing_ = false;    ///< no further ones for now
   bool going_back_ = false;  ///< no step is applied for now
   bool stopping_ = false;
+  std::set<int> told_;     ///< trainers that have had the failure as an answer
   bool restored_ = false;  ///< began with a snapshot
   Clock::time_point started_;
   Clock::time_point reported_;

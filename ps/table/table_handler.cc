@@ -48,6 +48,7 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
       return barrier(request, deadline);
     case Method::kHello:
       reply.set_number(static_cast<int64_t>(CommMode::kAsync));
+      reply.set_text("0 0 0");  // as of a server without steps (ps/server/service.cc)
       return Ok();
     case Method::kComplete:
       return barriers_.leave(request.caller.trainer);
