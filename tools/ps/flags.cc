@@ -113,6 +113,8 @@ StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const 
   const bool all = !flags.tls_ca.empty() && !flags.tls_cert.empty() && !flags.tls_key.empty();
   if (any && !all)
     return Status(StatusCode::kUsage, "TLS needs all of --tls-ca, --tls-cert and --tls-key");
+  if (flags.etcd.empty() && !flags.advertise.empty())
+    return Status(StatusCode::kUsage, "--advertise is for servers that etcd knows: give --etcd");
   if (all) options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, ""};
   options.insecure_listen = flags.insecure_listen;
   const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
