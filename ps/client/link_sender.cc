@@ -67,69 +67,112 @@ Status send_count(Client& client, const CommContext& context, const Value& value
 
 }  // namespace
 
-Status LinkSender::deliver(const CommContext& context, std::span<const Value* const> values,
-                           const std::string& text) {
-  std::vector<Client::Call> calls;
-  std::vector<std::vector<Value>> cuts(values.size());
-  for (size_t k = 0; k < values.size(); ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(context, k, values.size()));
-    if (!pieces.sections.empty())
-      MILLRACE_RETURN_IF_ERROR(cut_rows(*values[k], pieces.sections, cuts[k]));
-    for (size_t i = 0; i < pieces.names.size(); ++i) {
-      Client::Call& call = call_to(calls, pieces.endpoints[i], Method::kSend);
-      call.text = text;
-      const Value* const value = pieces.sections.empty() ? values[k] : &cuts[k][i];
-      // most pieces of few rows are empty
-      const auto* const rows = value->get_if<SelectedRows>();
-      if (rows != nullptr && rows->rows.empty()) continue;
-      call.items.push_back({pieces.names[i], value, nullptr});
-    }
-  }
-  std::erase_if(calls, [](const Client::Call& call) { return call.items.empty(); });
-  return client_->call_all(calls);
+LinkSender::Cut& LinkSender::cut_of(const std::string& var, llvm::ArrayRef<int64_t> sections) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<Cut>& cut = cuts_[var];
+  if (cut == nullptr) cut = std::make_unique<Cut>(sections);
+  return *cut;
 }
 
-Status LinkSender::send(const CommContext& context, std::span<Value> values,
-                        Deadline /*deadline*/) {
-  if (!context.use_send_handler) return send_count(*client_, context, values.front());
-  std::vector<const Value*> pointers;
-  for (const Value& value : values) pointers.push_back(&value);
-  return deliver(context, pointers, "");
+Status LinkSender::add(const CommContext& context, std::span<const Value* const> values,
+                       const std::string& text, Load& load) {
+  for (size_t k = 0; k < values.size(); ++k) {
+    MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(context, k, values.size()));
+    llvm::ArrayRef<Value> cuts(*values[k]);
+    if (const auto* const rows = values[k]->get_if<SelectedRows>()) {
+      Cut& cut = cut_of(context.var_name, pieces.sections);
+      load.locks.emplace_back(cut.mutex);
+      MILLRACE_RETURN_IF_ERROR(cut.rows.cut(*rows));
+      cuts = cut.rows.pieces();
+    } else if (!pieces.sections.empty()) {
+      std::vector<Value>& kept = load.pieces.emplace_back();
+      MILLRACE_RETURN_IF_ERROR(cut_rows(*values[k], pieces.sections, kept));
+      cuts = kept;
+    }
+    for (size_t i = 0; i < pieces.names.size(); ++i) {
+      Client::Call& call = call_to(load.calls, pieces.endpoints[i], Method::kSend);
+      call.text = text;
+      const Value& value = cuts[cuts.size() == 1 ? 0 : i];
+      // most pieces of few rows are empty
+      const auto* const rows = value.get_if<SelectedRows>();
+      if (rows != nullptr && rows->rows.empty()) continue;
+      call.items.push_back({pieces.names[i], &value, nullptr});
+    }
+  }
+  return Ok();
+}
+
+Status LinkSender::deliver(Load& load) {
+  std::erase_if(load.calls, [](const Client::Call& call) { return call.items.empty(); });
+  return client_->call_all(load.calls);
+}
+
+Status LinkSender::send(const CommContext& context, std::span<Value> values, Deadline deadline) {
+  const Parcel parcel{&context, values};
+  return send_all({&parcel, 1}, deadline);
+}
+
+Status LinkSender::send_all(std::span<const Parcel> parcels, Deadline /*deadline*/) {
+  Load load;
+  for (const auto& [context, values] : parcels) {
+    if (!context->use_send_handler) {
+      MILLRACE_RETURN_IF_ERROR(send_count(*client_, *context, values.front()));
+      continue;
+    }
+    std::vector<const Value*> pointers;
+    for (const Value& value : values) pointers.push_back(&value);
+    MILLRACE_RETURN_IF_ERROR(add(*context, pointers, "", load));
+  }
+  return deliver(load);
 }
 
 Status LinkSender::set(const CommContext& context, std::span<const Value* const> values,
                        Deadline /*deadline*/) {
-  return deliver(context, values, kSetValues);
+  Load load;
+  MILLRACE_RETURN_IF_ERROR(add(context, values, kSetValues, load));
+  return deliver(load);
 }
 
-Status LinkSender::receive(const CommContext& context, std::span<Value> values,
-                           Deadline /*deadline*/) {
+Status LinkSender::receive(const CommContext& context, std::span<Value> values, Deadline deadline) {
+  const Parcel parcel{&context, values};
+  return receive_all({&parcel, 1}, deadline);
+}
+
+Status LinkSender::receive_all(std::span<const Parcel> parcels, Deadline /*deadline*/) {
   std::vector<Client::Call> calls;
-  std::vector<std::vector<std::pair<size_t, size_t>>> places(values.size());  // call, position
-  for (size_t k = 0; k < values.size(); ++k) {
-    MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(context, k, values.size()));
-    for (size_t i = 0; i < pieces.names.size(); ++i) {
-      Client::Call& call = call_to(calls, pieces.endpoints[i], Method::kGet);
-      places[k].emplace_back(static_cast<size_t>(&call - calls.data()), call.items.size());
-      call.items.push_back({pieces.names[i], nullptr, nullptr});
-      call.reply.values.emplace_back();
-      if (pieces.names.size() == 1) call.reply.values.back() = std::move(values[k]);
+  struct Want {
+    const CommContext* context;
+    Value* value;
+    std::vector<std::pair<size_t, size_t>> places;  // call, position
+  };
+  std::vector<Want> wants;
+  for (const auto& [context, values] : parcels) {
+    for (size_t k = 0; k < values.size(); ++k) {
+      MILLRACE_ASSIGN_OR_RETURN(const Pieces pieces, pieces_of(*context, k, values.size()));
+      Want& want = wants.emplace_back(Want{context, &values[k], {}});
+      for (size_t i = 0; i < pieces.names.size(); ++i) {
+        Client::Call& call = call_to(calls, pieces.endpoints[i], Method::kGet);
+        want.places.emplace_back(static_cast<size_t>(&call - calls.data()), call.items.size());
+        call.items.push_back({pieces.names[i], nullptr, nullptr});
+        call.reply.values.emplace_back();
+        if (pieces.names.size() == 1) call.reply.values.back() = std::move(values[k]);
+      }
     }
   }
   Status status = client_->call_all(calls);
-  for (size_t k = 0; k < values.size(); ++k) {
+  for (Want& want : wants) {
     std::vector<Value> parts;
-    for (const auto& [call, position] : places[k]) {
+    for (const auto& [call, position] : want.places) {
       if (position >= calls[call].reply.values.size())
         return status.ok()
-                   ? InvalidData("a server's answer lacks a piece of '{}'", context.var_name)
+                   ? InvalidData("a server's answer lacks a piece of '{}'", want.context->var_name)
                    : status;
       parts.push_back(std::move(calls[call].reply.values[position]));
     }
     if (parts.size() == 1) {
-      values[k] = std::move(parts.front());
+      *want.value = std::move(parts.front());
     } else if (status.ok()) {
-      MILLRACE_RETURN_IF_ERROR(join_rows(parts, values[k]));
+      MILLRACE_RETURN_IF_ERROR(join_rows(parts, *want.value));
     }
   }
   return status;

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "ps/client/client.h"
+#include "ps/client/row_cut.h"
 #include "ps/communicator/sender.h"
 
 namespace millrace::ps {
@@ -18,6 +22,9 @@ class LinkSender final : public Sender {
 
   Status send(const CommContext& context, std::span<Value> values, Deadline deadline) override;
   Status receive(const CommContext& context, std::span<Value> values, Deadline deadline) override;
+  Status send_all(std::span<const Parcel> parcels, Deadline deadline) override;
+  Status receive_all(std::span<const Parcel> parcels, Deadline deadline) override;
+  [[nodiscard]] bool adds_up_rows() const override { return true; }
   Status receive_changed(const CommContext& context, SelectedRows& rows,
                          Deadline deadline) override;
   Status set(const CommContext& context, std::span<const Value* const> values,
@@ -25,10 +32,26 @@ class LinkSender final : public Sender {
   Status barrier(CommBarrier kind, Deadline deadline) override;
 
  private:
-  Status deliver(const CommContext& context, std::span<const Value* const> values,
-                 const std::string& text);
+  /// Pieces of values that are on their way; those of rows lie here from message to message.
+  struct Cut {
+    std::mutex mutex;
+    RowCut rows;
+    explicit Cut(llvm::ArrayRef<int64_t> sections) : rows(sections) {}
+  };
+  /// Calls that are being put together, and what they point to.
+  struct Load {
+    std::vector<Client::Call> calls;
+    std::deque<std::vector<Value>> pieces;
+    std::vector<std::unique_lock<std::mutex>> locks;
+  };
+  Status add(const CommContext& context, std::span<const Value* const> values,
+             const std::string& text, Load& load);
+  Status deliver(Load& load);
+  Cut& cut_of(const std::string& var, llvm::ArrayRef<int64_t> sections);
 
   std::shared_ptr<Client> client_;
+  std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Cut>> cuts_;  ///< by var
 };
 
 }  // namespace millrace::ps

@@ -38,6 +38,7 @@ class Communicator::Impl {
   void set_trigger(int threads);
   Status finish_step(Scope& scope);
   Status receive_into(Scope& scope, const std::function<bool(const CommContext&)>& wanted);
+  Status adopt(Scope& scope);
   Status init_params(Scope& scope);
   Status push_sparse_param(std::string_view var, int table_id, Scope& scope);
   [[nodiscard]] Counts counts() const;
@@ -66,7 +67,7 @@ class Communicator::Impl {
     return mode_ == CommMode::kSync || mode_ == CommMode::kHalfAsync;
   }
   [[nodiscard]] LaneOptions lane_options() const;
-  Status send_message(size_t lane, std::span<Value> values, int merged);
+  Status send_messages(std::span<const SendLanes::Message> messages);
   Status send_directly(const Place& place, const Value* from, Value* owned);
   Status push_deltas(Scope& scope);
   Status run_round(int batches);
@@ -135,7 +136,8 @@ LaneOptions Communicator::Impl::lane_options() const {
                     .wait_ms = options_.send_wait_times * 10,
                     .threads = options_.thread_pool_size,
                     .deadline_ms = options_.rpc_deadline_ms,
-                    .on_demand = waits_for_threads()};
+                    .on_demand = waits_for_threads(),
+                    .adds_up_rows = !sender_->adds_up_rows()};
   if (mode_ == CommMode::kGeo) lanes.merge = lanes.queue = 1;  // a difference has all its steps
   return lanes;
 }
@@ -149,18 +151,18 @@ Status Communicator::Impl::start(Scope* scope) {
     if (scope == nullptr) return InvalidArgument("geo needs the scope of the parameters to start");
     MILLRACE_RETURN_IF_ERROR(geo_->begin(*scope));
   }
-  lanes_ = std::make_unique<SendLanes>(lane_contexts_, lane_options(),
-                                       [this](size_t lane, std::span<Value> values, int merged) {
-                                         return send_message(lane, values, merged);
-                                       });
+  lanes_ = std::make_unique<SendLanes>(
+      lane_contexts_, lane_options(),
+      [this](std::span<const SendLanes::Message> messages) { return send_messages(messages); });
   if (mode_ == CommMode::kAsync && options_.independent_recv_thread && !options_.fake_rpc &&
       !receive_contexts_.empty()) {
     receive_thread_ =
-        std::make_unique<ReceiveThread>(options_.min_send_grad_num_before_recv, [this] {
-          Status status = received_->receive_all(deadline());
-          if (!status.ok()) lanes_->fail(status);
-          return status;
-        });
+        std::make_unique<ReceiveThread>(options_.min_send_grad_num_before_recv,
+                                        static_cast<int64_t>(lane_contexts_.size()), [this] {
+                                          Status status = received_->receive_all(deadline());
+                                          if (!status.ok()) lanes_->fail(status);
+                                          return status;
+                                        });
   }
   trigger_ = options_.cpu_num;
   steps_ = 0;
@@ -178,21 +180,35 @@ Status Communicator::Impl::stop() {
   return status.ok() ? lanes_->error() : status;
 }
 
-Status Communicator::Impl::send_message(size_t lane, std::span<Value> values, int merged) {
-  const CommContext& context = *lane_contexts_[lane];
+Status Communicator::Impl::send_messages(std::span<const SendLanes::Message> messages) {
   if (options_.fake_rpc) return Ok();
-  if (geo_ != nullptr) return geo_->exchange(lane, context, values, deadline());
-  MILLRACE_RETURN_IF_ERROR(sender_->send(context, values, deadline()));
+  if (geo_ != nullptr) {
+    for (const auto& [lane, values, merged] : messages)
+      MILLRACE_RETURN_IF_ERROR(geo_->exchange(lane, *lane_contexts_[lane], values, deadline()));
+    return Ok();
+  }
+  std::vector<Sender::Parcel> parcels;
+  int merged = 0;
+  bool any_program = false;
+  for (const SendLanes::Message& message : messages) {
+    parcels.push_back({lane_contexts_[message.lane], message.values});
+    merged += message.merged;
+    any_program |= lane_contexts_[message.lane]->table_id < 0;
+  }
+  MILLRACE_RETURN_IF_ERROR(sender_->send_all(parcels, deadline()));
   if (mode_ != CommMode::kAsync) return Ok();
   if (receive_thread_ != nullptr) {
     receive_thread_->sent(merged);
     return Ok();
   }
   if (options_.independent_recv_thread || receive_contexts_.empty()) return Ok();
-  if (context.table_id < 0) return received_->receive_all_once(deadline());
-  // Sparse tables have rows that nobody receives.
-  const Status status = received_->receive_table(context.table_id, deadline());
-  return status.code() == StatusCode::kNotFound ? Ok() : status;
+  if (any_program) return received_->receive_all_once(deadline());
+  for (const Sender::Parcel& parcel : parcels) {
+    // Sparse tables have rows that nobody receives.
+    Status status = received_->receive_table(parcel.context->table_id, deadline());
+    if (!status.ok() && status.code() != StatusCode::kNotFound) return status;
+  }
+  return Ok();
 }
 
 Status Communicator::Impl::send(std::string_view var, const Value* from, Value* owned) {
@@ -219,8 +235,9 @@ Status Communicator::Impl::send_directly(const Place& place, const Value* from, 
   } else {
     MILLRACE_RETURN_IF_ERROR(copy_value(*from, value));
   }
-  MILLRACE_RETURN_IF_ERROR(merge_values({&value, 1}, false));
-  Status status = send_message(place.lane, {&value, 1}, 1);
+  MILLRACE_RETURN_IF_ERROR(merge_values({&value, 1}, false, !sender_->adds_up_rows()));
+  const SendLanes::Message message{place.lane, {&value, 1}, 1};
+  Status status = send_messages({&message, 1});
   if (!status.ok()) lanes_->fail(status);
   ++direct_sends_;
   return status;
@@ -286,10 +303,15 @@ Status Communicator::Impl::leave() {
 Status Communicator::Impl::finish_step(Scope& scope) {
   if (!running_) return InvalidArgument("the communicator does not run");
   MILLRACE_RETURN_IF_ERROR(lanes_->error());
-  if (geo_ == nullptr) return received_->adopt_all(scope);
+  if (geo_ == nullptr) return adopt(scope);
   MILLRACE_RETURN_IF_ERROR(geo_->apply(scope));
   if (++steps_ % options_.max_merge_var_num != 0) return Ok();
   return push_deltas(scope);
+}
+
+Status Communicator::Impl::adopt(Scope& scope) {
+  if (receive_thread_ != nullptr) receive_thread_->taken();
+  return received_->adopt_all(scope);
 }
 
 Status Communicator::Impl::push_deltas(Scope& scope) {
@@ -468,7 +490,7 @@ Status Communicator::leave() {
 }
 
 Status Communicator::adopt(Scope& scope) {
-  return impl_->received_->adopt_all(scope);
+  return impl_->adopt(scope);
 }
 StatusOr<bool> Communicator::adopt(std::string_view var, Value& live) {
   return impl_->received_->adopt(var, live);

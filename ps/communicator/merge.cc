@@ -86,7 +86,7 @@ Status join_rows(std::span<Value> values, SelectedRows& all) {
   return Ok();
 }
 
-Status merge_selected_rows(std::span<Value> values, bool average) {
+Status merge_selected_rows(std::span<Value> values, bool average, bool adds_up) {
   auto& result = *values[0].get_if<SelectedRows>();
   if (values.size() > 1) {
     SelectedRows all;
@@ -94,15 +94,17 @@ Status merge_selected_rows(std::span<Value> values, bool average) {
     result = std::move(all);
   }
   if (result.rows.empty()) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, kernels::merged_rows(result));
-  result = std::move(merged);
+  if (adds_up) {
+    MILLRACE_ASSIGN_OR_RETURN(SelectedRows merged, kernels::merged_rows(result));
+    result = std::move(merged);
+  }
   return average ? average_tensor(result.value, values.size()) : Ok();
 }
 
 }  // namespace
 
-Status merge_values(std::span<Value> values, bool average) {
-  if (values[0].holds<SelectedRows>()) return merge_selected_rows(values, average);
+Status merge_values(std::span<Value> values, bool average, bool adds_up_rows) {
+  if (values[0].holds<SelectedRows>()) return merge_selected_rows(values, average, adds_up_rows);
   if (values[0].holds<Tensor>()) return merge_tensors(values, average);
   return {StatusCode::kExecution, fmt::format("{} cannot be sent", describe(values[0]))};
 }

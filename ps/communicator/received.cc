@@ -50,7 +50,19 @@ Status Received::receive(size_t index, Deadline deadline) {
 }
 
 Status Received::receive_all(Deadline deadline) {
-  for (size_t i = 0; i < contexts_.size(); ++i) MILLRACE_RETURN_IF_ERROR(receive(i, deadline));
+  std::vector<std::unique_lock<std::mutex>> receiving;  // always in this order
+  std::vector<Sender::Parcel> parcels;
+  for (const auto& context : contexts_) {
+    receiving.emplace_back(context->receiving);
+    parcels.push_back({context->context, context->arriving});
+  }
+  MILLRACE_RETURN_IF_ERROR(sender_.receive_all(parcels, deadline));
+  const std::lock_guard lock(mutex_);
+  for (const auto& context : contexts_) {
+    context->arriving.swap(context->fresh);
+    context->is_fresh.assign(context->vars.size(), true);
+    ++count_;
+  }
   return Ok();
 }
 
@@ -130,8 +142,11 @@ int64_t Received::count() const {
   return count_;
 }
 
-ReceiveThread::ReceiveThread(int64_t minimum, std::function<Status()> receive)
-    : minimum_(minimum), receive_(std::move(receive)), thread_([this] { work(); }) {}
+ReceiveThread::ReceiveThread(int64_t minimum, int64_t of_a_step, std::function<Status()> receive)
+    : minimum_(minimum),
+      of_a_step_(of_a_step),
+      receive_(std::move(receive)),
+      thread_([this] { work(); }) {}
 
 ReceiveThread::~ReceiveThread() {
   {
@@ -145,17 +160,23 @@ ReceiveThread::~ReceiveThread() {
 void ReceiveThread::sent(int64_t gradients) {
   const std::lock_guard lock(mutex_);
   sent_ += gradients;
-  if (sent_ > minimum_) wake_.notify_one();
+  if (is_due()) wake_.notify_one();
+}
+
+void ReceiveThread::taken() {
+  const std::lock_guard lock(mutex_);
+  is_taken_ = true;
+  if (is_due()) wake_.notify_one();
 }
 
 void ReceiveThread::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    const auto due = [&] { return stopping_ || sent_ > minimum_; };
-    while (!wake_.wait_for(lock, std::chrono::seconds(1), due)) {
+    while (!wake_.wait_for(lock, std::chrono::seconds(1), [&] { return stopping_ || is_due(); })) {
     }
     if (stopping_) return;
     sent_ = 0;
+    is_taken_ = false;
     lock.unlock();
     const Status status = receive_();
     lock.lock();

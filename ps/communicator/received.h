@@ -75,11 +75,13 @@ class Received {
   int64_t count_ = 0;
 };
 
-/// A thread that calls a function whenever more than a number of gradients were sent.
+/// A thread that receives whenever more than a number of gradients were sent. What was received and
+/// not taken over yet is received again only when all gradients of a step have left since.
 class ReceiveThread {
  public:
-  /// \param receive  called from the thread; after an error it is not called again
-  ReceiveThread(int64_t minimum, std::function<Status()> receive);
+  /// \param of_a_step  gradients that a step sends
+  /// \param receive    called from the thread; after an error it is not called again
+  ReceiveThread(int64_t minimum, int64_t of_a_step, std::function<Status()> receive);
   ReceiveThread(const ReceiveThread&) = delete;
   ReceiveThread& operator=(const ReceiveThread&) = delete;
   /// Ends the thread; a call that is under way ends first.
@@ -87,15 +89,22 @@ class ReceiveThread {
 
   /// Gradients that have left.
   void sent(int64_t gradients);
+  /// The trainer takes over what was received.
+  void taken();
 
  private:
   void work();
+  [[nodiscard]] bool is_due() const {
+    return sent_ > minimum_ && (is_taken_ || sent_ >= of_a_step_);
+  }
 
   const int64_t minimum_;
+  const int64_t of_a_step_;
   const std::function<Status()> receive_;
   std::mutex mutex_;
   std::condition_variable wake_;
   int64_t sent_ = 0;
+  bool is_taken_ = true;
   bool stopping_ = false;
   std::thread thread_;
 };

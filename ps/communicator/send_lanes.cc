@@ -10,6 +10,8 @@ namespace millrace::ps {
 namespace {
 
 constexpr auto kIdleWake = std::chrono::seconds(1);
+// Values up to here cost more by the call than by the byte.
+constexpr int64_t kLightBytes = 64 << 10;
 
 }  // namespace
 
@@ -168,26 +170,48 @@ void SendLanes::list_if_ready(Lane& lane) {
   ready_.push_back(static_cast<size_t>(&lane - lanes_.data()));
 }
 
+bool SendLanes::is_light(const Lane& lane) const {
+  int64_t bytes = 0;
+  for (const Queue& queue : lane.queues) {
+    const auto* const tensor =
+        queue.waiting.empty() ? nullptr : queue.waiting.front().get_if<Tensor>();
+    if (tensor == nullptr) return false;
+    bytes += tensor->bytes();
+  }
+  return bytes <= kLightBytes;
+}
+
+// Lists the lanes for whose next batch nobody waits any longer.
+void SendLanes::list_overdue(Clock::time_point& wake) {
+  const auto now = Clock::now();
+  for (Lane& candidate : lanes_) {
+    if (candidate.sending || complete(candidate) == 0) continue;
+    const auto due = candidate.last_arrival + std::chrono::milliseconds(options_.wait_ms);
+    wake = std::min(wake, due);
+    if (due > now || candidate.listed) continue;
+    candidate.listed = true;
+    ready_.push_back(static_cast<size_t>(&candidate - lanes_.data()));
+  }
+}
+
+// Takes the first lane that may be emptied now out of the list.
+bool SendLanes::pop_ready(size_t& lane) {
+  const auto found = std::find_if(ready_.begin(), ready_.end(), [&](size_t index) {
+    return !light_under_way_ || !is_light(lanes_[index]);
+  });
+  if (found == ready_.end()) return false;
+  lane = *found;
+  ready_.erase(found);
+  return true;
+}
+
 // The lane to empty next, waiting for one; false: the thread is to end.
 bool SendLanes::next(std::unique_lock<std::mutex>& lock, size_t& lane) {
   while (!abandon_) {
     auto wake = Clock::now() + kIdleWake;
-    if (ready_.empty() && !options_.on_demand) {
-      const auto now = Clock::now();
-      for (Lane& candidate : lanes_) {
-        if (candidate.sending || complete(candidate) == 0) continue;
-        const auto due = candidate.last_arrival + std::chrono::milliseconds(options_.wait_ms);
-        wake = std::min(wake, due);
-        if (due > now || candidate.listed) continue;
-        candidate.listed = true;
-        ready_.push_back(static_cast<size_t>(&candidate - lanes_.data()));
-      }
-    }
-    if (!ready_.empty()) {
-      lane = ready_.front();
-      ready_.pop_front();
-      return true;
-    }
+    if (pop_ready(lane)) return true;
+    if (!options_.on_demand) list_overdue(wake);
+    if (pop_ready(lane)) return true;
     next_wake_ = wake;
     work_.wait_until(lock, wake);
   }
@@ -200,54 +224,92 @@ void SendLanes::work() {
   while (next(lock, lane)) run(lock, lane);
 }
 
-void SendLanes::run(std::unique_lock<std::mutex>& lock, size_t index) {
+void SendLanes::take(size_t index, std::vector<Taken>& taken) {
   Lane& lane = lanes_[index];
   lane.listed = false;
   const size_t count = std::min(complete(lane), merge_limit());
   if (count == 0) return;  // dropped meanwhile
   lane.sending = true;
-  std::vector<std::vector<Value>> batches(lane.queues.size());
-  for (size_t var = 0; var < batches.size(); ++var) {
+  Taken& load = taken.emplace_back();
+  load.lane = index;
+  load.count = count;
+  load.batches.resize(lane.queues.size());
+  for (size_t var = 0; var < load.batches.size(); ++var) {
     auto& waiting = lane.queues[var].waiting;
     for (size_t i = 0; i < count; ++i) {
-      batches[var].push_back(std::move(waiting.front()));
+      load.batches[var].push_back(std::move(waiting.front()));
       waiting.pop_front();
     }
   }
-  lock.unlock();
-  space_.notify_all();
-  Status status = send_batches(index, batches);
-  lock.lock();
+}
+
+// Keeps the memory of what was sent for what comes.
+void SendLanes::give_back(Taken& taken) {
+  Lane& lane = lanes_[taken.lane];
   lane.sending = false;
-  if (status.ok()) {
-    ++messages_;
-    batches_ += static_cast<int64_t>(count);
-  } else {
-    fail_locked(
-        std::move(status).with_note(fmt::format("while sending '{}'", lane.context->var_name)));
-  }
-  for (size_t var = 0; var < batches.size(); ++var) {
+  for (size_t var = 0; var < taken.batches.size(); ++var) {
     auto& spare = lane.queues[var].spare;
-    for (Value& value : batches[var]) {
+    for (Value& value : taken.batches[var]) {
       if (value.initialized() && spare.size() <= static_cast<size_t>(options_.queue))
         spare.push_back(std::move(value));
     }
   }
   list_if_ready(lane);
+}
+
+void SendLanes::run(std::unique_lock<std::mutex>& lock, size_t index) {
+  std::vector<Taken> taken;
+  const bool light = is_light(lanes_[index]);
+  take(index, taken);
+  for (auto at = ready_.begin(); light && at != ready_.end();) {
+    if (is_light(lanes_[*at])) {
+      take(*at, taken);
+      at = ready_.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  if (taken.empty()) return;
+  light_under_way_ |= light;
+  if (!ready_.empty()) work_.notify_one();
+  lock.unlock();
+  space_.notify_all();
+  Status status = send_batches(taken);
+  lock.lock();
+  if (light) light_under_way_ = false;
+  for (Taken& load : taken) {
+    if (status.ok()) {
+      ++messages_;
+      batches_ += static_cast<int64_t>(load.count);
+    }
+    give_back(load);
+  }
+  if (!status.ok()) {
+    const std::string& first = lanes_[index].context->var_name;
+    fail_locked(std::move(status).with_note(
+        taken.size() == 1
+            ? fmt::format("while sending '{}'", first)
+            : fmt::format("while sending '{}' and {} more", first, taken.size() - 1)));
+  }
   if (!ready_.empty()) work_.notify_one();
   space_.notify_all();
 }
 
-Status SendLanes::send_batches(size_t index, std::vector<std::vector<Value>>& batches) {
-  const CommContext& context = *lanes_[index].context;
-  const size_t count = batches.front().size();
-  std::vector<Value> merged;
-  for (std::vector<Value>& values : batches) {
-    MILLRACE_RETURN_IF_ERROR(merge_values(values, !context.aggregate));
-    merged.push_back(std::move(values.front()));
+Status SendLanes::send_batches(std::vector<Taken>& taken) {
+  std::vector<Message> messages;
+  for (Taken& load : taken) {
+    const CommContext& context = *lanes_[load.lane].context;
+    for (std::vector<Value>& values : load.batches) {
+      MILLRACE_RETURN_IF_ERROR(merge_values(values, !context.aggregate, options_.adds_up_rows));
+      load.merged.push_back(std::move(values.front()));
+    }
+    messages.push_back({load.lane, load.merged, static_cast<int>(load.count)});
   }
-  const Status status = send_(index, merged, static_cast<int>(count));
-  for (size_t var = 0; var < batches.size(); ++var) batches[var].front() = std::move(merged[var]);
+  const Status status = send_(messages);
+  for (Taken& load : taken) {
+    for (size_t var = 0; var < load.batches.size(); ++var)
+      load.batches[var].front() = std::move(load.merged[var]);
+  }
   return status;
 }
 

@@ -26,17 +26,25 @@ struct LaneOptions {
   int threads = 1;         ///< that merge and send
   int deadline_ms = 1000;  ///< longest wait for a place in a queue
   bool on_demand = false;  ///< nothing leaves before flush()
+  /// False: rows may repeat in values that leave; who sends them adds them up.
+  bool adds_up_rows = true;
 };
 
 /// Values on their way out: a bounded queue a var, one lane a context, some threads that empty
-/// them. Messages of one lane leave one after the other, in order.
+/// them. Messages of one lane leave one after the other, in order. What is ready and small leaves
+/// together, one such load at a time, so that many small vars do not cost as many calls.
 ///
 /// Thread-safety: push() and flush() from any threads; start() and stop() from one.
 class SendLanes {
  public:
-  /// Sends one merged message of a lane, and whatever has to follow it before the lane's next one.
-  /// \param values  one for each var of the context \param merged  batches that are in them
-  using Send = std::function<Status(size_t lane, std::span<Value> values, int merged)>;
+  /// A merged message of a lane.
+  struct Message {
+    size_t lane = 0;
+    std::span<Value> values;  ///< one for each var of the context
+    int merged = 0;           ///< batches that are in them
+  };
+  /// Sends messages, and whatever has to follow them before the next ones of their lanes.
+  using Send = std::function<Status(std::span<const Message> messages)>;
 
   /// \param contexts  one a lane; must outlive the lanes
   SendLanes(std::vector<const CommContext*> contexts, LaneOptions options, Send send);
@@ -82,12 +90,24 @@ class SendLanes {
     bool sending = false;
     bool listed = false;  ///< in ready_
   };
+  /// What a thread has taken out of a lane to send it.
+  struct Taken {
+    size_t lane = 0;
+    size_t count = 0;                         ///< batches
+    std::vector<std::vector<Value>> batches;  ///< by var
+    std::vector<Value> merged;
+  };
 
   void work();
   bool next(std::unique_lock<std::mutex>& lock, size_t& lane);
+  void list_overdue(Clock::time_point& wake);
+  bool pop_ready(size_t& lane);
   void list_if_ready(Lane& lane);
+  [[nodiscard]] bool is_light(const Lane& lane) const;
   void run(std::unique_lock<std::mutex>& lock, size_t index);
-  [[nodiscard]] Status send_batches(size_t index, std::vector<std::vector<Value>>& batches);
+  void take(size_t index, std::vector<Taken>& taken);
+  void give_back(Taken& taken);
+  [[nodiscard]] Status send_batches(std::vector<Taken>& taken);
   Status wait_for_place(std::unique_lock<std::mutex>& lock, const Lane& lane, const Queue& queue,
                         size_t var);
   Status wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline deadline);
@@ -107,7 +127,8 @@ class SendLanes {
   std::vector<std::thread> threads_;
   Clock::time_point next_wake_ = Clock::time_point::max();
   Status error_;
-  size_t flush_merge_ = 0;  ///< not 0 while flush() or stop() waits
+  size_t flush_merge_ = 0;        ///< not 0 while flush() or stop() waits
+  bool light_under_way_ = false;  ///< some small values are being sent; others wait for it
   bool stopping_ = false;
   bool abandon_ = false;
   int64_t messages_ = 0;

@@ -38,6 +38,26 @@ class Sender {
   /// filled in place.
   virtual Status receive(const CommContext& context, std::span<Value> values,
                          Deadline deadline) = 0;
+  /// A context with a value for each of its vars.
+  struct Parcel {
+    const CommContext* context = nullptr;
+    std::span<Value> values;
+  };
+  /// send() of several contexts, in no more calls than there are servers if the implementation can.
+  /// After an error it is not known which of them arrived.
+  virtual Status send_all(std::span<const Parcel> parcels, Deadline deadline) {
+    for (const Parcel& parcel : parcels)
+      MILLRACE_RETURN_IF_ERROR(send(*parcel.context, parcel.values, deadline));
+    return Ok();
+  }
+  /// receive() of several contexts in the same way.
+  virtual Status receive_all(std::span<const Parcel> parcels, Deadline deadline) {
+    for (const Parcel& parcel : parcels)
+      MILLRACE_RETURN_IF_ERROR(receive(*parcel.context, parcel.values, deadline));
+    return Ok();
+  }
+  /// True if send() adds up rows that occur several times in a value, so that nobody has to before.
+  [[nodiscard]] virtual bool adds_up_rows() const { return false; }
   /// Rows of a table that changed since this trainer last asked, with their present values; rows
   /// are those of the whole table. Only geo asks this.
   virtual Status receive_changed(const CommContext& context, SelectedRows& rows,

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "executor/block_runner.h"
 #include "framework/op.h"
+#include "ps/client/row_routes.h"
 #include "ps/ops/trainer_ops.h"
 
 // prefetch and distributed_lookup_table: rows of tables that live on servers. Source:
@@ -69,85 +71,104 @@ struct RemoteTable {
   kernels::ArgRange out;
 
   // kept from step to step
-  std::vector<int64_t> distinct;
-  std::vector<Value> requests;  // ids for each server, from the begin of its piece
-  std::vector<size_t> first;    // position in distinct of the first id of each piece
+  RowRoutes routes;
+  std::vector<Value> requests;  // rows of each piece, counted from its begin
+  std::vector<Value> answers;   // those rows, in memory that was received into before
 };
 
-// The ids of all inputs, each once, in ascending order.
+// The distinct rows that all ids together name, by piece.
 Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
-  table.distinct.clear();
+  size_t count = 0;
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto* const ids = ctx.args.in_value(table.ids, k).get_if<Tensor>();
     if (ids == nullptr || !ids->initialized() || ids->dtype() != DType::kInt64) {
       return failed(fmt::format("Ids[{}] must be i64, found {}", k,
                                 describe(ctx.args.in_value(table.ids, k))));
     }
-    for (const int64_t id : ids->values<int64_t>()) {
-      if (id == table.padding) continue;
-      if (id < 0 || id >= table.ends.back()) {
-        return failed(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, id,
-                                  table.ends.back() - 1));
-      }
-      table.distinct.push_back(id);
+    count += static_cast<size_t>(ids->numel());
+  }
+  table.routes.begin(table.ends, count);
+  for (int32_t k = 0; k < table.ids.count; ++k) {
+    const auto ids = ctx.args.in_value(table.ids, k).get_if<Tensor>()->values<int64_t>();
+    if (const std::optional<int64_t> bad = table.routes.add(ids, table.padding)) {
+      return failed(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
+                                table.ends.back() - 1));
     }
   }
-  std::sort(table.distinct.begin(), table.distinct.end());
-  table.distinct.erase(std::unique(table.distinct.begin(), table.distinct.end()),
-                       table.distinct.end());
   return Ok();
 }
 
 Status ask(TrainerLink& link, RemoteTable& table, std::vector<Client::Call>& calls) {
   table.requests.resize(table.names.size());
-  table.first.resize(table.names.size() + 1);
-  auto place = table.distinct.begin();
+  table.answers.resize(table.names.size());
   for (size_t k = 0; k < table.names.size(); ++k) {
-    const auto end = std::lower_bound(place, table.distinct.end(), table.ends[k]);
-    table.first[k] = static_cast<size_t>(place - table.distinct.begin());
-    auto& ids = table.requests[k].as<Tensor>();
-    MILLRACE_RETURN_IF_ERROR(ids.resize(DType::kInt64, {end - place, 1}));
-    const int64_t begin = k == 0 ? 0 : table.ends[k - 1];
-    std::transform(place, end, ids.data<int64_t>(), [&](int64_t id) { return id - begin; });
+    const std::vector<int64_t>& rows = table.routes.rows(k);
     // a server that has none of the rows is not asked, but one must tell the width
-    if (place != end || (table.distinct.empty() && k == 0)) {
-      Client::Call& call = calls.emplace_back();
-      call.endpoint = table.endpoints[k];
-      call.method = Method::kPrefetch;
-      call.text = table.names[k];
-      call.number = static_cast<int64_t>(k);
-      call.items.push_back({table.names[k], &table.requests[k], nullptr});
-    }
-    place = end;
+    if (rows.empty() && !(table.routes.distinct() == 0 && k == 0)) continue;
+    auto& ids = table.requests[k].as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(ids.resize(DType::kInt64, {static_cast<int64_t>(rows.size()), 1}));
+    std::copy(rows.begin(), rows.end(), ids.data<int64_t>());
+    Client::Call& call = calls.emplace_back();
+    call.endpoint = table.endpoints[k];
+    call.method = Method::kPrefetch;
+    call.text = table.names[k];
+    call.number = static_cast<int64_t>(k);
+    call.items.push_back({table.names[k], &table.requests[k], nullptr});
+    call.reply.values.push_back(std::move(table.answers[k]));
   }
-  table.first.back() = table.distinct.size();
   return link.client().call_all(calls);
 }
 
-// Where the row of each distinct id stands in the answers.
-StatusOr<std::vector<const std::byte*>> rows_of(const RemoteTable& table,
-                                                const std::vector<Client::Call>& calls) {
-  std::vector<const std::byte*> rows(table.distinct.size(), nullptr);
-  for (const Client::Call& call : calls) {
+// Takes the answers to where the next ones will be received. \returns one of them
+StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Call>& calls) {
+  const Tensor* like = nullptr;
+  for (Client::Call& call : calls) {
     const auto k = static_cast<size_t>(call.number);
-    const size_t count = table.first[k + 1] - table.first[k];
+    const auto count = static_cast<int64_t>(table.routes.rows(k).size());
     const auto* const answer =
         call.reply.values.size() == 1 ? call.reply.values.front().get_if<Tensor>() : nullptr;
-    if (answer == nullptr || answer->rank() == 0 || answer->dim(0) != static_cast<int64_t>(count)) {
+    if (answer == nullptr || answer->rank() == 0 || answer->dim(0) != count ||
+        (like != nullptr && (answer->dtype() != like->dtype() ||
+                             answer->dims().drop_front() != like->dims().drop_front()))) {
       return failed(fmt::format("the server at {} does not answer {} rows of '{}'", call.endpoint,
                                 count, call.text));
     }
-    const int64_t bytes = count == 0 ? 0 : answer->bytes() / answer->dim(0);
-    for (size_t i = 0; i < count; ++i)
-      rows[table.first[k] + i] = answer->raw() + static_cast<int64_t>(i) * bytes;
+    table.answers[k] = std::move(call.reply.values.front());
+    like = table.answers[k].get_if<Tensor>();
   }
-  return rows;
+  return like;
 }
 
-Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor& like,
-                     const std::vector<const std::byte*>& rows) {
+// Rows of any width; the usual ones are copied without a call.
+void copy_rows(llvm::ArrayRef<RowRoutes::Place> places, llvm::ArrayRef<const std::byte*> from,
+               size_t bytes, std::byte* to) {
+  constexpr size_t kPiece = 32;
+  const bool in_pieces = bytes % kPiece == 0 && bytes <= 8 * kPiece;
+  for (const RowRoutes::Place& place : places) {
+    if (place.piece < 0) {
+      std::memset(to, 0, bytes);
+    } else {
+      const std::byte* const row =
+          from[static_cast<size_t>(place.piece)] + static_cast<size_t>(place.position) * bytes;
+      if (in_pieces) {
+        for (size_t i = 0; i < bytes; i += kPiece) std::memcpy(to + i, row + i, kPiece);
+      } else {
+        std::memcpy(to, row, bytes);
+      }
+    }
+    to += bytes;
+  }
+}
+
+Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor& like) {
   const int64_t width = like.rank() < 2 ? 1 : like.dim(-1);
   const auto bytes = static_cast<size_t>(width * dtype_size(like.dtype()));
+  std::vector<const std::byte*> from;
+  for (const Value& answer : table.answers) {
+    const auto* const rows = answer.get_if<Tensor>();
+    from.push_back(rows == nullptr ? nullptr : rows->raw());
+  }
+  llvm::ArrayRef<RowRoutes::Place> places = table.routes.places();
   for (int32_t k = 0; k < table.out.count; ++k) {
     const Tensor& ids = *ctx.args.in_value(table.ids, k).get_if<Tensor>();
     Dims dims(ids.dims().begin(), ids.dims().end());
@@ -156,16 +177,9 @@ Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor
     auto& to = ctx.args.out_value(table.out, k).as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(to.resize(like.dtype(), dims));
     to.set_lod(ids.lod());
-    for (int64_t i = 0; i < ids.numel(); ++i) {
-      const int64_t id = ids.data<int64_t>()[i];
-      std::byte* const place = to.raw() + static_cast<size_t>(i) * bytes;
-      if (id == table.padding) {
-        std::memset(place, 0, bytes);
-        continue;
-      }
-      const auto found = std::lower_bound(table.distinct.begin(), table.distinct.end(), id);
-      std::memcpy(place, rows[static_cast<size_t>(found - table.distinct.begin())], bytes);
-    }
+    const auto count = static_cast<size_t>(ids.numel());
+    copy_rows(places.take_front(count), from, bytes, to.raw());
+    places = places.drop_front(count);
   }
   return Ok();
 }
@@ -195,8 +209,8 @@ StatusOr<Control> make_lookup(const Link& link, const KernelSetup& setup) {
     MILLRACE_RETURN_IF_ERROR(collect_ids(ctx, *table));
     std::vector<Client::Call> calls;
     MILLRACE_RETURN_IF_ERROR(ask(*link, *table, calls));
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<const std::byte*> rows, rows_of(*table, calls));
-    return write_outputs(ctx, *table, *calls.front().reply.values.front().get_if<Tensor>(), rows);
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const like, take_answers(*table, calls));
+    return write_outputs(ctx, *table, *like);
   });
 }
 

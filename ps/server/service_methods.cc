@@ -102,12 +102,8 @@ Status Service::prefetch(const Request& request, ReplySink& reply) {
       return InvalidArgument("'{}' brings no ids to look up", item.name);
     if (!request.text.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(const ServerVar* const table, core_->find_var(request.text));
-      Value rows;
-      {
-        const std::shared_lock lock(*table->mutex);
-        MILLRACE_RETURN_IF_ERROR(look_up_rows(*table->value, *ids, rows.as<Tensor>()));
-      }
-      MILLRACE_RETURN_IF_ERROR(reply.put(item.name, rows));
+      const std::shared_lock lock(*table->mutex);
+      MILLRACE_RETURN_IF_ERROR(look_up_rows(*table->value, *ids, item.name, reply));
       continue;
     }
     const auto found = core_->plan.prefetch_blocks.find(item.name);

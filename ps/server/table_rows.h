@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string_view>
+
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
+#include "ps/transport/message.h"
 
 namespace millrace::ps {
 
@@ -9,9 +12,9 @@ namespace millrace::ps {
 ///
 /// \param table  dense, or selected rows, whose row numbers then count
 /// \param ids    int64 of any dims
-/// \param out    receives [ids, width]
-/// Errors: kInvalidArgument naming the first id that is not in the table.
-Status look_up_rows(const Value& table, const Tensor& ids, Tensor& out);
+/// \param reply  gets [ids, width] under the name
+/// Errors: kInvalidArgument naming the first id that is not in the table; kResource.
+Status look_up_rows(const Value& table, const Tensor& ids, std::string_view name, ReplySink& reply);
 
 /// Gives a table of selected rows that was declared without row numbers the ones that server k of n
 /// has: k, k + n, ... Does nothing to other values.

@@ -53,6 +53,8 @@ class ReplyWriter final : public ReplySink {
   ~ReplyWriter() override;
 
   Status put(std::string_view name, const Value& value) override;
+  StatusOr<std::byte*> put_room(std::string_view name, DType dtype,
+                                llvm::ArrayRef<int64_t> dims) override;
   void set_epoch(uint64_t epoch) override;
   void set_number(int64_t number) override;
   void set_text(std::string text) override;

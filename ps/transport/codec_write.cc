@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -153,6 +155,24 @@ Status ReplyWriter::put(std::string_view name, const Value& value) {
   if (done.ok()) done = impl_->keep(first);
   message.plain.clear();
   return done;
+}
+
+StatusOr<std::byte*> ReplyWriter::put_room(std::string_view name, DType dtype,
+                                           llvm::ArrayRef<int64_t> dims) {
+  const std::optional<int64_t> count = element_count(dims);
+  if (!count || *count < 0) return InvalidArgument("'{}': dims that no tensor has", name);
+  const auto bytes = static_cast<size_t>(*count * dtype_size(dtype));
+  MILLRACE_ASSIGN_OR_RETURN(BufferPool::Block block, impl_->pool.take(std::max<size_t>(bytes, 1)));
+  PsValue& to = *impl_->head.add_values();
+  to.set_name(std::string(name));
+  to.set_kind(static_cast<int32_t>(VarKind::kLodTensor));
+  PsTensor& tensor = *to.add_tensors();
+  tensor.set_dtype(static_cast<int32_t>(dtype));
+  for (const int64_t dim : dims) tensor.add_dims(dim);
+  add_piece(impl_->message, block.data, bytes);
+  std::byte* const room = block.data;
+  impl_->message.blocks.push_back(std::move(block.owner));
+  return room;
 }
 
 void ReplyWriter::set_epoch(uint64_t epoch) {

@@ -26,6 +26,16 @@ class DirectSink final : public ReplySink {
     reply_.names.emplace_back(name);
     return Ok();
   }
+  StatusOr<std::byte*> put_room(std::string_view name, DType dtype,
+                                llvm::ArrayRef<int64_t> dims) override {
+    const size_t index = reply_.names.size();
+    if (index == reply_.values.size()) reply_.values.emplace_back();
+    auto& tensor = reply_.values[index].as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(tensor.resize(dtype, dims));
+    tensor.set_lod({});
+    reply_.names.emplace_back(name);
+    return tensor.raw();
+  }
   void set_epoch(uint64_t epoch) override { reply_.epoch = epoch; }
   void set_number(int64_t number) override { reply_.number = number; }
   void set_text(std::string text) override { reply_.text = std::move(text); }

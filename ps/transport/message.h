@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
+
 #include "framework/tensor/value.h"
 
 namespace millrace::ps {
@@ -74,6 +76,11 @@ class ReplySink {
   /// The next value of the reply. Errors: kResource; kInvalidArgument for a value that cannot
   /// travel (step scopes).
   virtual Status put(std::string_view name, const Value& value) = 0;
+  /// Room for a tensor as the next value of the reply. Who asked fills it before the next call of
+  /// this object; so what is put together from pieces is not copied once more. Errors: kResource;
+  /// kInvalidArgument for dims that are none.
+  virtual StatusOr<std::byte*> put_room(std::string_view name, DType dtype,
+                                        llvm::ArrayRef<int64_t> dims) = 0;
   virtual void set_epoch(uint64_t epoch) = 0;
   virtual void set_number(int64_t number) = 0;
   virtual void set_text(std::string text) = 0;

@@ -41,6 +41,13 @@ class CopySink final : public ReplySink {
     reply_.values.push_back(std::move(copy));
     return Ok();
   }
+  StatusOr<std::byte*> put_room(std::string_view name, DType dtype,
+                                llvm::ArrayRef<int64_t> dims) override {
+    reply_.names.emplace_back(name);
+    auto& tensor = reply_.values.emplace_back().as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(tensor.resize(dtype, dims));
+    return tensor.raw();
+  }
   void set_epoch(uint64_t) override {}
   void set_number(int64_t number) override { reply_.number = number; }
   void set_text(std::string text) override { reply_.text = std::move(text); }

@@ -78,6 +78,9 @@ inline constexpr int64_t kUpdateGrain = 16384;
 
 namespace detail {
 
+/// Rows of a sparse update that are on their way from memory at a time.
+inline constexpr int64_t kRowsAhead = 12;
+
 template <typename T, typename Formula, typename... States>
 void apply(const Formula& formula, int64_t count, T* __restrict param, const T* __restrict grad,
            States* __restrict... states) {
@@ -101,6 +104,10 @@ struct Pointers {
   void dense(const Formula& f, const T* grad, int64_t begin, int64_t count) const {
     apply(f, count, param + begin, grad, (states[I] + begin)...);
   }
+  void fetch(int64_t begin) const {
+    __builtin_prefetch(param + begin, 1);
+    (__builtin_prefetch(states[I] + begin, 1), ...);
+  }
   template <typename Formula>
   void zero(const Formula& f, int64_t begin, int64_t count) const {
     apply_zero<T>(f, count, param + begin, (states[I] + begin)...);
@@ -123,8 +130,11 @@ Status update_rows(const KernelContext& ctx, const UpdateTensors& t, const Formu
   if (sparse != Sparse::kAllRows) {
     ctx.device().parallel_for(
         static_cast<int64_t>(rows.size()), row_grain, [&](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i)
+          for (int64_t i = begin; i < end; ++i) {
+            // rows of a large table lie far apart: the next ones are fetched ahead
+            if (i + kRowsAhead < end) to.fetch(rows[static_cast<size_t>(i + kRowsAhead)] * width);
             to.dense(f, values + i * width, rows[static_cast<size_t>(i)] * width, width);
+          }
         });
     return Ok();
   }

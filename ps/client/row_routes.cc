@@ -1,0 +1,61 @@
+#include "ps/client/row_routes.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace millrace::ps {
+namespace {
+
+// A multiplicative hash: consecutive rows, which are common, spread over the table.
+constexpr uint64_t kSpread = 0x9E3779B97F4A7C15ULL;
+
+}  // namespace
+
+void RowRoutes::begin(llvm::ArrayRef<int64_t> ends, size_t most) {
+  ends_.assign(ends.begin(), ends.end());
+  places_.clear();
+  places_.reserve(most);
+  firsts_.clear();
+  rows_.resize(ends.size());
+  for (std::vector<int64_t>& rows : rows_) rows.clear();
+  // at most half of the places are taken
+  const size_t capacity = std::bit_ceil(2 * most + 2);
+  table_.assign(capacity, 0);
+  shift_ = 64U - static_cast<unsigned>(std::bit_width(capacity - 1));
+}
+
+RowRoutes::Place RowRoutes::new_place(int64_t row) {
+  size_t piece = 0;
+  if (ends_.size() > 8) {
+    piece = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
+  } else {
+    // without branches: which piece it is cannot be foreseen
+    for (const int64_t end : ends_) piece += static_cast<size_t>(row >= end);
+  }
+  std::vector<int64_t>& own = rows_[piece];
+  own.push_back(row - (piece == 0 ? 0 : ends_[piece - 1]));
+  return {static_cast<int32_t>(piece), static_cast<int32_t>(own.size()) - 1};
+}
+
+std::optional<int64_t> RowRoutes::add(std::span<const int64_t> rows, int64_t padding) {
+  const int64_t height = ends_.empty() ? 0 : ends_.back();
+  const size_t mask = table_.size() - 1;
+  for (const int64_t row : rows) {
+    if (row == padding && padding >= 0) {
+      places_.push_back({});
+      continue;
+    }
+    if (row < 0 || row >= height) return row;
+    size_t at = static_cast<size_t>((static_cast<uint64_t>(row) * kSpread) >> shift_);
+    while (table_[at] != 0 && firsts_[static_cast<size_t>(table_[at]) - 1].row != row)
+      at = (at + 1) & mask;
+    if (table_[at] == 0) {
+      firsts_.push_back({row, new_place(row)});
+      table_[at] = static_cast<int32_t>(firsts_.size());
+    }
+    places_.push_back(firsts_[static_cast<size_t>(table_[at]) - 1].place);
+  }
+  return std::nullopt;
+}
+
+}  // namespace millrace::ps
