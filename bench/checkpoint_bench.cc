@@ -95,23 +95,25 @@ class Bench {
     for (const bool sync : {false, true}) {
       compare(
           sync ? "save, fsync" : "save", [&] { return raw_write(sync); },
-          [&] { return save(sync); });
+          [&] { return save(sync); }, [&] { remove_written(); });
+    }
+    ok_ = raw_write(false) && save(false) && ok_;
+    for (const int threads : {0, 1}) {
+      const std::string which = threads == 0 ? "" : ", 1 thread";
+      compare(
+          "load, page cache" + which, [&] { return raw_read(); }, [&] { return load(threads); });
+      compare(
+          "load, cold" + which, [&] { return raw_read(); }, [&] { return load(threads); },
+          [&] { forget_pages(); });
     }
     compare(
-        "load, page cache", [&] { return raw_read(); }, [&] { return load(1); });
-    compare(
-        "load, page cache, 2 threads", [&] { return raw_read(); }, [&] { return load(2); });
-    compare(
-        "load, cold", [&] { return raw_read(); }, [&] { return load(1); }, [&] { forget_pages(); });
-    compare(
-        "load, cold, 2 threads", [&] { return raw_read(); }, [&] { return load(2); },
-        [&] { forget_pages(); });
-    compare(
-        "reshard 1 to 3", [&] { return raw_copy(); }, [&] { return reshard(); });
+        "reshard 1 to 3", [&] { return raw_copy(); }, [&] { return reshard(); },
+        [&] {
+          fs::remove(path("raw2"));
+          fs::remove_all(path("c3"));
+        });
     async();
-    fs::remove_all(path("raw"));
-    fs::remove_all(path("c"));
-    fs::remove_all(path("c3"));
+    for (const char* const name : {"raw", "raw2", "c", "c3"}) fs::remove_all(path(name));
     return ok_;
   }
 
@@ -145,8 +147,13 @@ class Bench {
     std::fflush(stdout);
   }
 
-  bool raw_write(bool sync) {
+  // Where nothing was: giving back the pages of what was there before is no part of a save.
+  void remove_written() {
     fs::remove(path("raw"));
+    fs::remove_all(path("c"));
+  }
+
+  bool raw_write(bool sync) {
     const int fd = ::open(path("raw").c_str(), O_WRONLY | O_CREAT | O_EXCL, 0666);
     bool fine = fd >= 0;
     for (const Value& value : values_) {
@@ -163,7 +170,6 @@ class Bench {
   }
 
   bool save(bool sync) {
-    fs::remove_all(path("c"));
     io::CheckpointSaveOptions options;
     options.sync = sync;
     return good(io::save_state_dict(state_, path("c"), options));
@@ -196,16 +202,20 @@ class Bench {
     return ::close(fd) == 0 && fine;
   }
 
+  /// \param threads  0: as many as loading takes by itself
   bool load(int threads) {
     auto checkpoint = io::Checkpoint::open(path("c"), {.threads = threads});
     if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
+    std::deque<std::string> names;
+    std::vector<io::Checkpoint::BoxRead> reads;
     for (size_t i = 0; i < values_.size(); ++i) {
       auto& tensor = values_[i].as<Tensor>();
-      const io::Box box = io::Box::whole(tensor.dims());
-      const std::span<std::byte> to(tensor.raw(), static_cast<size_t>(tensor.bytes()));
-      if (!good(checkpoint->read_box("t" + std::to_string(i), box, to))) return false;
+      names.push_back("t" + std::to_string(i));
+      reads.push_back({names.back(),
+                       io::Box::whole(tensor.dims()),
+                       {tensor.raw(), static_cast<size_t>(tensor.bytes())}});
     }
-    return true;
+    return good(checkpoint->read_boxes(reads));
   }
 
   bool raw_copy() {
@@ -219,13 +229,10 @@ class Bench {
       fine = got > 0 && ::write(to, buffer.data(), static_cast<size_t>(got)) == got;
     }
     ::close(from);
-    fine = ::close(to) == 0 && fine;
-    fs::remove(path("raw2"));
-    return fine;
+    return ::close(to) == 0 && fine;
   }
 
   bool reshard() {
-    fs::remove_all(path("c3"));
     auto checkpoint = io::Checkpoint::open(path("c"));
     if (!good(checkpoint.ok() ? Ok() : checkpoint.status())) return false;
     io::ReshardOptions options;
@@ -233,9 +240,7 @@ class Bench {
     options.cut_whole = true;
     options.max_memory_bytes = 8U << 20U;
     options.save.sync = false;
-    const bool fine = good(io::reshard_checkpoint(*checkpoint, path("c3"), options));
-    fs::remove_all(path("c3"));
-    return fine;
+    return good(io::reshard_checkpoint(*checkpoint, path("c3"), options));
   }
 
   // How long a step waits until its values are copied; the first time memory must be found.

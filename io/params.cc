@@ -8,6 +8,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/tensor/layout.h"
+#include "io/normalize_bools.h"
 #include "io/output_file.h"
 #include "io/parallel_for.h"
 #include "io/param_header.h"
@@ -93,12 +94,6 @@ Status read_pending(const ByteSource& source, const std::vector<Pending>& pendin
       .in_file(source.name());
 }
 
-// Bytes of a bool that are neither 0 nor 1 would be undefined behaviour later.
-void normalize_bools(Tensor& tensor) {
-  for (std::byte& byte : memory(tensor))
-    if (byte != std::byte{0}) byte = std::byte{1};
-}
-
 template <typename T>
 Status to_float16(Tensor& tensor) {
   Tensor half;
@@ -113,7 +108,7 @@ Status to_float16(Tensor& tensor) {
 // What is left to do once the elements are there.
 Status finish(Value& value, const LoadOptions& options) {
   Tensor& tensor = tensor_of(value);
-  if (tensor.dtype() == DType::kBool) normalize_bools(tensor);
+  normalize_bools(tensor);
   if (!options.as_float16) return Ok();
   switch (tensor.dtype()) {
     case DType::kFloat32:

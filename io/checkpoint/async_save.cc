@@ -1,6 +1,7 @@
 #include "io/checkpoint/async_save.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -9,9 +10,10 @@
 namespace millrace::io {
 namespace {
 
-// Into memory of the copy, which is taken again where it suffices.
+// Into memory of the copy, which is taken again where it suffices. Tensors keep the order that they
+// have, because bringing them into row-major order takes several times as long as copying them.
 Status copy_value(const Value& from, Value& to) {
-  if (const auto* const tensor = from.get_if<Tensor>()) return copy_plain(*tensor, to.as<Tensor>());
+  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
   const auto* const rows = from.get_if<SelectedRows>();
   if (rows == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
@@ -20,7 +22,12 @@ Status copy_value(const Value& from, Value& to) {
   SelectedRows& copy = to.as<SelectedRows>();
   copy.rows = rows->rows;
   copy.height = rows->height;
-  return copy_plain(rows->value, copy.value);
+  return copy.value.copy_from(rows->value);
+}
+
+Tensor* tensor_of(Value& value) {
+  auto* const rows = value.get_if<SelectedRows>();
+  return rows == nullptr ? value.get_if<Tensor>() : &rows->value;
 }
 
 }  // namespace
@@ -44,6 +51,25 @@ void AsyncSaver::release() {
   state_ = {};
   values_.clear();
   records_.clear();
+  spare_.reset();
+}
+
+Status AsyncSaver::reserve(const LocalState& state) {
+  MILLRACE_RETURN_IF_ERROR(wait());
+  for (const LocalTensor& local : state.tensors) {
+    const auto* const tensor = local.value == nullptr ? nullptr : local.value->get_if<Tensor>();
+    if (tensor == nullptr || !tensor->initialized()) continue;
+    Tensor& copy = values_[local.name].as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(copy.resize(tensor->dtype(), tensor->dims(), tensor->layout()));
+  }
+  thread_ = std::thread([this] {
+    for (auto& [name, value] : values_) {
+      auto* const copy = value.get_if<Tensor>();
+      if (copy == nullptr || copy->numel() == 0) continue;
+      std::memset(copy->raw(), 0, static_cast<size_t>(copy->storage_bytes()));
+    }
+  });
+  return Ok();
 }
 
 Status AsyncSaver::copy(const LocalState& state, bool lazily) {
@@ -51,8 +77,6 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
   std::map<std::string, Value> kept = std::exchange(values_, {});
   records_.clear();
   pending_.clear();
-  places_.clear();
-  copied_ = 0;
   for (const LocalTensor& local : state.tensors) {
     Location location;
     location.var = local.name;
@@ -70,9 +94,7 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
     copied.value = &value;
     state_.tensors.push_back(std::move(copied));
   }
-  // Counters and statistics, which change first, are small.
-  std::ranges::stable_sort(pending_, {}, &Pending::bytes);
-  for (size_t i = 0; i < pending_.size(); ++i) places_[pending_[i].from] = i;
+  order_pending();
   for (const LocalRecord& record : state.records) {
     std::string& bytes = records_[record.name];
     bytes = record.bytes;
@@ -82,26 +104,62 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
   return Ok();
 }
 
-Status AsyncSaver::copy_pending() {
-  Status status;
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    if (status.ok()) status = copy_value(*pending_[i].from, *pending_[i].to);
-    {
-      const std::lock_guard lock(mutex_);
-      copied_ = i + 1;
-    }
-    progress_.notify_all();
+void AsyncSaver::order_pending() {
+  // Counters and statistics, which change first, are small.
+  std::ranges::stable_sort(pending_, {}, &Pending::bytes);
+  places_.clear();
+  for (size_t i = 0; i < pending_.size(); ++i) places_[pending_[i].from] = i;
+  stages_ = std::make_unique<std::atomic<Stage>[]>(pending_.size());
+  copy_failure_ = Ok();
+}
+
+bool AsyncSaver::take_pending(size_t index) {
+  Stage open = Stage::kOpen;
+  return stages_[index].compare_exchange_strong(open, Stage::kTaken);
+}
+
+void AsyncSaver::copy_pending(size_t index) {
+  Status status = copy_value(*pending_[index].from, *pending_[index].to);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status.ok() && copy_failure_.ok()) copy_failure_ = std::move(status);
+    stages_[index] = Stage::kDone;
   }
+  progress_.notify_all();
+}
+
+void AsyncSaver::wait_for_pending(size_t index) {
+  if (take_pending(index)) return copy_pending(index);
+  if (stages_[index] == Stage::kDone) return;
+  std::unique_lock lock(mutex_);
+  progress_.wait(lock, [&] { return stages_[index] == Stage::kDone; });
+}
+
+Status AsyncSaver::copy_all_pending() {
+  for (size_t i = 0; i < pending_.size(); ++i)
+    if (take_pending(i)) copy_pending(i);
+  // the caller may still be at some
+  for (size_t i = 0; i < pending_.size(); ++i) wait_for_pending(i);
   copying_.store(false, std::memory_order_release);
-  return status;
+  const std::lock_guard lock(mutex_);
+  return std::exchange(copy_failure_, Ok());
 }
 
 void AsyncSaver::before_change(const Value* value) {
   if (!copying()) return;
-  const auto place = places_.find(value);
-  if (place == places_.end()) return;
-  std::unique_lock lock(mutex_);
-  progress_.wait(lock, [&] { return copied_ > place->second; });
+  if (const auto place = places_.find(value); place != places_.end())
+    wait_for_pending(place->second);
+}
+
+// The memory of one tensor becomes that of the next.
+Status AsyncSaver::make_copies_plain() {
+  for (auto& [name, value] : values_) {
+    Tensor* const copy = tensor_of(value);
+    if (copy == nullptr || copy->layout() == nullptr) continue;
+    MILLRACE_RETURN_IF_ERROR(copy_plain(*copy, spare_));
+    copy->swap(spare_);
+  }
+  return Ok();
 }
 
 Status AsyncSaver::prepare(const LocalState& state, IfBusy if_busy, bool lazily) {
@@ -115,7 +173,8 @@ void AsyncSaver::run(Save save) {
   running_ = true;
   copying_ = !pending_.empty();
   thread_ = std::thread([this, save = std::move(save)] {
-    Status outcome = copy_pending();
+    Status outcome = copy_all_pending();
+    if (outcome.ok()) outcome = make_copies_plain();
     if (outcome.ok()) outcome = save(state_);
     const std::lock_guard lock(mutex_);
     outcome_ = std::move(outcome);

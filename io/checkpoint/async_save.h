@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -21,7 +22,8 @@ namespace millrace::io {
 /// Saves in the background while training goes on: the values are copied, then a thread writes the
 /// copies. What is saved is what they were at the call of start().
 ///
-/// Memory: one copy of the state, whose buffers stay for the next save until release() or the end.
+/// Memory: one copy of the state, and the largest tensor once more where tensors are not row-major;
+/// the buffers stay for the next save until release() or the end.
 /// One save at a time. Not thread-safe, apart from the thread that it runs.
 class AsyncSaver {
  public:
@@ -36,6 +38,10 @@ class AsyncSaver {
   /// Waits for the save that runs.
   ~AsyncSaver();
 
+  /// Takes memory for the copies and touches it, in the background, so that the first save need not
+  /// wait for it. Errors: that of an earlier save; kResource.
+  Status reserve(const LocalState& state);
+
   /// Copies the state and returns; the caller may then change its values.
   /// Errors: that of an earlier save that nobody has asked for yet (then nothing is started);
   /// kResource where there is no memory for the copies, or where a save runs and kFail was asked
@@ -43,13 +49,13 @@ class AsyncSaver {
   Status start(const LocalState& state, Save save, IfBusy if_busy = IfBusy::kWait);
 
   /// The same, but dense tensors are copied by the thread, too. Until copying() is false the caller
-  /// says before_change() before it changes such a value or its layout, which waits for the copy of
-  /// that one; values may be read meanwhile. Small values come first. Errors: as start(); where a
-  /// copy fails, that of the save.
+  /// says before_change() before it changes such a value or its layout, which makes the copy of
+  /// that one if nobody has begun it, else waits for it; values may be read meanwhile. Small values
+  /// come first. Errors: as start(); where a copy fails, that of the save.
   Status start_lazily(const LocalState& state, Save save, IfBusy if_busy = IfBusy::kWait);
   /// True while there are values that must not be changed without before_change(). Any thread.
   [[nodiscard]] bool copying() const { return copying_.load(std::memory_order_acquire); }
-  /// Waits until the copy of a value is made; returns at once for others. Any thread.
+  /// Returns when the copy of a value is made; at once for others. Any thread.
   void before_change(const Value* value);
 
   /// True while a save runs.
@@ -60,9 +66,23 @@ class AsyncSaver {
   void release();
 
  private:
+  /// A copy that is made while the caller goes on.
+  struct Pending {
+    const Value* from = nullptr;
+    Value* to = nullptr;
+    int64_t bytes = 0;
+  };
+  /// How far a pending copy is.
+  enum class Stage : uint8_t { kOpen, kTaken, kDone };
+
   Status prepare(const LocalState& state, IfBusy if_busy, bool lazily);
   Status copy(const LocalState& state, bool lazily);
-  Status copy_pending();
+  void order_pending();
+  bool take_pending(size_t index);
+  void copy_pending(size_t index);
+  void wait_for_pending(size_t index);
+  Status copy_all_pending();
+  Status make_copies_plain();
   void run(Save save);
 
   mutable std::mutex mutex_;
@@ -71,16 +91,12 @@ class AsyncSaver {
   std::map<std::string, Value> values_;
   std::map<std::string, std::string> records_;
   LocalState state_;
-  /// A copy that the thread makes.
-  struct Pending {
-    const Value* from = nullptr;
-    Value* to = nullptr;
-    int64_t bytes = 0;
-  };
+  Tensor spare_;                                     ///< what was brought into another order
   std::vector<Pending> pending_;                     ///< the smallest first
+  std::unique_ptr<std::atomic<Stage>[]> stages_;     ///< of pending_
   std::unordered_map<const Value*, size_t> places_;  ///< in pending_
   std::atomic<bool> copying_ = false;
-  size_t copied_ = 0;  ///< of pending_; guarded by mutex_
+  Status copy_failure_;  ///< guarded by mutex_
   std::condition_variable progress_;
   std::thread thread_;
 };

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "io/normalize_bools.h"
 #include "io/parallel_for.h"
 
 namespace millrace::io {
@@ -25,14 +27,6 @@ Status of_var(Status status, std::string_view name) {
 
 std::span<std::byte> memory(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
-}
-
-// Bytes of a bool that are neither 0 nor 1 would be undefined behaviour later; checksums only say
-// that they are what was saved.
-void normalize_bools(Tensor& tensor) {
-  if (tensor.dtype() != DType::kBool) return;
-  for (std::byte& byte : memory(tensor))
-    if (byte != std::byte{0}) byte = std::byte{1};
 }
 
 StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder) {
@@ -67,6 +61,11 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
   Checkpoint opened;
   opened.folder_ = without_slash(folder);
   opened.options_ = options;
+  constexpr unsigned kMostThreads = 4;
+  if (options.threads <= 0) {
+    opened.options_.threads =
+        static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads));
+  }
   if (options.calls == nullptr) opened.options_.calls = system_file_calls();
   FileCalls& calls = *opened.options_.calls;
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_manifest(calls, opened.folder_));
@@ -124,47 +123,70 @@ Status Checkpoint::read_stored(const StoredBytes& stored, const std::string& own
   });
 }
 
-// Goes over the blocks of the chunk that have something of the box. A block of which everything
-// lies in one piece in the result is read into its place, others through memory of their own.
-Status Checkpoint::read_chunk(const StoredTensor& tensor, const StoredChunk& chunk, const Box& box,
-                              std::span<std::byte> to) const {
-  const Runs runs(chunk.box, box, dtype_size(tensor.dtype));
+// What a box and a chunk share.
+struct Checkpoint::ChunkRead {
+  const StoredTensor* tensor;
+  const StoredChunk* chunk;
+  Runs runs;
+  std::span<std::byte> to;  // of the box
+  size_t first_block;       // of all chunks together
+};
+
+// One block of a chunk. If everything of it lies in one piece in the result it is read into its
+// place, else through memory of its own.
+Status Checkpoint::read_block_of(const ChunkRead& read, size_t block) const {
+  const StoredBytes& data = read.chunk->data;
+  const Runs& runs = read.runs;
+  const std::string& name = read.tensor->name;
   const auto run_bytes = runs.bytes();
-  const auto run_block = [&](size_t block) -> Status {
-    const auto begin = static_cast<int64_t>(block * manifest_.block_bytes);
-    const auto end = std::min(begin + static_cast<int64_t>(manifest_.block_bytes),
-                              static_cast<int64_t>(chunk.data.size()));
-    int64_t run = runs.first_behind(begin);
-    if (run == runs.count() || runs.from(run) >= end) return Ok();
-    if (runs.from(run) <= begin && runs.from(run) + run_bytes >= end) {
-      const auto at = static_cast<size_t>(runs.to(run) + begin - runs.from(run));
-      return read_block(chunk.data, block, tensor.name,
-                        to.subspan(at, static_cast<size_t>(end - begin)));
-    }
-    std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
-    MILLRACE_RETURN_IF_ERROR(read_block(chunk.data, block, tensor.name, bytes));
-    for (; run < runs.count() && runs.from(run) < end; ++run) {
-      const int64_t from = std::max(runs.from(run), begin);
-      const int64_t size = std::min(runs.from(run) + run_bytes, end) - from;
-      std::memcpy(to.data() + runs.to(run) + (from - runs.from(run)), bytes.data() + (from - begin),
-                  static_cast<size_t>(size));
-    }
-    return Ok();
-  };
-  return parallel_for(options_.threads, chunk.data.blocks.size(), run_block);
+  const auto begin = static_cast<int64_t>(block * manifest_.block_bytes);
+  const auto end = std::min(begin + static_cast<int64_t>(manifest_.block_bytes),
+                            static_cast<int64_t>(data.size()));
+  int64_t run = runs.first_behind(begin);
+  if (run == runs.count() || runs.from(run) >= end) return Ok();
+  if (runs.from(run) <= begin && runs.from(run) + run_bytes >= end) {
+    const auto at = static_cast<size_t>(runs.to(run) + begin - runs.from(run));
+    return read_block(data, block, name, read.to.subspan(at, static_cast<size_t>(end - begin)));
+  }
+  std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
+  MILLRACE_RETURN_IF_ERROR(read_block(data, block, name, bytes));
+  for (; run < runs.count() && runs.from(run) < end; ++run) {
+    const int64_t from = std::max(runs.from(run), begin);
+    const int64_t size = std::min(runs.from(run) + run_bytes, end) - from;
+    std::memcpy(read.to.data() + runs.to(run) + (from - runs.from(run)),
+                bytes.data() + (from - begin), static_cast<size_t>(size));
+  }
+  return Ok();
 }
 
 Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std::byte> to) const {
-  MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(name));
-  if (Status status = check_inside(box, tensor->dims); !status.ok())
-    return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
-  if (to.size() != static_cast<size_t>(box.numel() * dtype_size(tensor->dtype)))
-    return of_var(InvalidArgument("memory of {} bytes for the part {}", to.size(), box.text()),
-                  name);
-  for (const StoredChunk& chunk : tensor->chunks) {
-    if (overlap(chunk.box, box)) MILLRACE_RETURN_IF_ERROR(read_chunk(*tensor, chunk, box, to));
+  return read_boxes(BoxRead{name, box, to});
+}
+
+Status Checkpoint::read_boxes(llvm::ArrayRef<BoxRead> reads) const {
+  std::vector<ChunkRead> chunks;
+  size_t blocks = 0;
+  for (const BoxRead& read : reads) {
+    MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(read.name));
+    if (Status status = check_inside(read.box, tensor->dims); !status.ok())
+      return of_var(InvalidArgument("{}", status.message()), read.name).in_file(folder_);
+    const int64_t element = dtype_size(tensor->dtype);
+    if (read.to.size() != static_cast<size_t>(read.box.numel() * element)) {
+      return of_var(
+          InvalidArgument("memory of {} bytes for the part {}", read.to.size(), read.box.text()),
+          read.name);
+    }
+    for (const StoredChunk& chunk : tensor->chunks) {
+      if (!overlap(chunk.box, read.box)) continue;
+      chunks.push_back({tensor, &chunk, Runs(chunk.box, read.box, element), read.to, blocks});
+      blocks += chunk.data.blocks.size();
+    }
   }
-  return Ok();
+  return parallel_for(options_.threads, blocks, [&](size_t block) {
+    const auto chunk =
+        std::prev(std::ranges::upper_bound(chunks, block, {}, &ChunkRead::first_block));
+    return read_block_of(*chunk, block - chunk->first_block);
+  });
 }
 
 StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) const {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <llvm/ADT/ArrayRef.h>
+
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
 #include "io/checkpoint/box.h"
@@ -19,7 +21,9 @@ namespace millrace::io {
 
 /// How a checkpoint is read.
 struct CheckpointLoadOptions {
-  int threads = 1;                             ///< that read at the same time; >= 1
+  /// That read at the same time; 0: as many as the machine runs, 4 at most. One thread cannot keep
+  /// up with bare reads, because it also compares checksums.
+  int threads = 0;
   std::shared_ptr<FileCalls> calls = nullptr;  ///< null: those of the system
 };
 
@@ -54,6 +58,16 @@ class Checkpoint {
   /// The same into memory of the caller, row-major. \param to  exactly as long as the box
   Status read_box(std::string_view name, const Box& box, std::span<std::byte> to) const;
 
+  /// A part and the memory that it goes to.
+  struct BoxRead {
+    std::string_view name;
+    Box box;
+    std::span<std::byte> to;  ///< exactly as long as the box
+  };
+  /// Several parts: threads share all of them, whatever their sizes. Errors: as read_box(), of the
+  /// first that fails; memory of the others may then be written, too.
+  Status read_boxes(llvm::ArrayRef<BoxRead> reads) const;
+
   /// The row numbers of a table in the order in which they are stored.
   [[nodiscard]] StatusOr<std::vector<int64_t>> load_row_numbers(std::string_view name) const;
 
@@ -79,8 +93,8 @@ class Checkpoint {
                      std::span<std::byte> to) const;
   Status read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
                     std::span<std::byte> to) const;
-  Status read_chunk(const StoredTensor& tensor, const StoredChunk& chunk, const Box& box,
-                    std::span<std::byte> to) const;
+  struct ChunkRead;
+  Status read_block_of(const ChunkRead& read, size_t block) const;
   [[nodiscard]] Status verify_file(size_t index,
                                    const std::function<void(uint64_t)>& progress) const;
 
@@ -98,7 +112,7 @@ struct LoadTarget {
   std::optional<Box> box;
   /// Of selected rows: the rows to take; empty: all.
   std::function<bool(int64_t)> rows;
-  /// Absent: any.
+  /// Absent: any. Another one than the stored one is an error unless LoadStateOptions::cast.
   std::optional<DType> dtype;
   std::optional<Dims> dims;  ///< of the whole tensor; -1 fits any extent
 };
@@ -107,6 +121,7 @@ struct LoadTarget {
 struct LoadStateOptions {
   bool allow_missing = false;    ///< targets that the checkpoint does not have keep their values
   bool allow_unexpected = true;  ///< the checkpoint may have tensors that are no target
+  bool cast = false;             ///< elements become those of LoadTarget::dtype
 };
 
 /// Fills all targets or none: the values are replaced when everything has been read and verified.

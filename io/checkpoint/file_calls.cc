@@ -7,7 +7,9 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
@@ -25,6 +27,12 @@ Status failed(const char* what, int code, const std::string& path) {
   if (code == ENOSPC || code == EDQUOT || code == EFBIG)
     return Status(StatusCode::kResource, fmt::format("{}: {}", what, text)).in_file(path);
   return IoError("{}: {}", what, text).in_file(path);
+}
+
+// There, room is taken page by page, first by fallocate() and then looked for again by write().
+bool is_in_memory(int fd) {
+  struct statfs facts {};
+  return ::fstatfs(fd, &facts) == 0 && facts.f_type == TMPFS_MAGIC;
 }
 
 class SystemWritable final : public WritableFile {
@@ -91,7 +99,7 @@ class SystemFileCalls final : public FileCalls {
     // Room on the disk in one piece, and a full disk is known before anything is written. File
     // systems that cannot do it say so, and then writing finds out.
     constexpr uint64_t kWorthIt = uint64_t{1} << 20U;
-    if (bytes >= kWorthIt &&
+    if (bytes >= kWorthIt && !is_in_memory(fd) &&
         ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
       Status status = failed("cannot write", errno, path);

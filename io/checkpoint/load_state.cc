@@ -5,15 +5,24 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "io/cast.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/normalize_bools.h"
 
 namespace millrace::io {
 namespace {
 
 using Kind = StoredTensor::Kind;
 
-Status check_target(const LoadTarget& target, const StoredTensor& stored) {
-  if (target.dtype && *target.dtype != stored.dtype) {
+Status in_checkpoint(Status status, const Checkpoint& checkpoint, const std::string& name) {
+  Location location = status.location();
+  if (location.file.empty()) location.file = checkpoint.folder();
+  location.var = name;
+  return std::move(status).at(std::move(location));
+}
+
+Status check_target(const LoadTarget& target, const StoredTensor& stored, bool casts) {
+  if (target.dtype && *target.dtype != stored.dtype && !casts) {
     return InvalidData("expected dtype {}, found {}", dtype_name(*target.dtype),
                        dtype_name(stored.dtype));
   }
@@ -27,19 +36,24 @@ Status check_target(const LoadTarget& target, const StoredTensor& stored) {
                      fmt::join(stored.dims, ", "));
 }
 
-StatusOr<Value> load_target(const Checkpoint& checkpoint, const LoadTarget& target,
-                            const StoredTensor& stored) {
+// Memory for a target. Dense ones are read together with the others, so that threads share all of
+// them.
+StatusOr<Value> make_target(const Checkpoint& checkpoint, const LoadTarget& target,
+                            const StoredTensor& stored, std::vector<Checkpoint::BoxRead>& reads) {
   Value value;
   if (stored.kind == Kind::kSelectedRows && !target.box) {
     MILLRACE_ASSIGN_OR_RETURN(value.as<SelectedRows>(),
                               checkpoint.load_rows(target.name, target.rows));
     return value;
   }
-  if (target.box) {
-    MILLRACE_ASSIGN_OR_RETURN(value.as<Tensor>(), checkpoint.load_box(target.name, *target.box));
-    return value;
-  }
-  return checkpoint.load(target.name);
+  const Box box = target.box.value_or(Box::whole(stored.dims));
+  // Before memory of that size is asked for.
+  MILLRACE_RETURN_IF_ERROR(check_inside(box, stored.dims));
+  Tensor& tensor = value.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(stored.dtype, box.shape));
+  if (!target.box) tensor.set_lod(stored.lod);
+  reads.push_back({target.name, box, {tensor.raw(), static_cast<size_t>(tensor.bytes())}});
+  return value;
 }
 
 Status check_unexpected(const Checkpoint& checkpoint, const std::vector<LoadTarget>& targets) {
@@ -60,21 +74,30 @@ Status check_unexpected(const Checkpoint& checkpoint, const std::vector<LoadTarg
 Status load_state_dict(const Checkpoint& checkpoint, const std::vector<LoadTarget>& targets,
                        const LoadStateOptions& options) {
   if (!options.allow_unexpected) MILLRACE_RETURN_IF_ERROR(check_unexpected(checkpoint, targets));
-  std::vector<std::pair<Value*, Value>> loaded;
+  std::vector<std::pair<const LoadTarget*, Value>> loaded;
+  std::vector<Checkpoint::BoxRead> reads;
   for (const LoadTarget& target : targets) {
     const StoredTensor* const stored = checkpoint.manifest().find(target.name);
     if (stored == nullptr && options.allow_missing) continue;
     if (stored == nullptr) return checkpoint.load(target.name).status();  // says what is near
-    if (Status status = check_target(target, *stored); !status.ok()) {
-      Location location;
-      location.file = checkpoint.folder();
-      location.var = target.name;
-      return std::move(status).at(std::move(location));
+    Status status = check_target(target, *stored, options.cast);
+    if (status.ok()) {
+      StatusOr<Value> value = make_target(checkpoint, target, *stored, reads);
+      if (value.ok()) loaded.emplace_back(&target, *std::move(value));
+      status = std::move(value).status();
     }
-    MILLRACE_ASSIGN_OR_RETURN(Value value, load_target(checkpoint, target, *stored));
-    loaded.emplace_back(target.value, std::move(value));
+    if (!status.ok()) return in_checkpoint(std::move(status), checkpoint, target.name);
   }
-  for (auto& [target, value] : loaded) *target = std::move(value);
+  MILLRACE_RETURN_IF_ERROR(checkpoint.read_boxes(reads));
+  for (auto& [target, value] : loaded) {
+    auto* const rows = value.get_if<SelectedRows>();
+    Tensor& tensor = rows == nullptr ? value.as<Tensor>() : rows->value;
+    normalize_bools(tensor);
+    if (!target->dtype) continue;
+    if (Status status = cast(tensor, *target->dtype); !status.ok())
+      return in_checkpoint(std::move(status), checkpoint, target->name);
+  }
+  for (auto& [target, value] : loaded) *target->value = std::move(value);
   return Ok();
 }
 

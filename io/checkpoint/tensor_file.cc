@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "io/checkpoint/json.h"
+#include "io/normalize_bools.h"
 #include "io/output_file.h"
 
 namespace millrace::io {
@@ -47,12 +48,6 @@ StatusOr<Lod> parse_lod(const std::string& text, int64_t rows) {
   Lod lod(std::move(levels));
   MILLRACE_RETURN_IF_ERROR(lod.check(rows));
   return lod;
-}
-
-void normalize_bools(Tensor& tensor) {
-  if (tensor.dtype() != DType::kBool) return;
-  for (int64_t i = 0; i < tensor.bytes(); ++i)
-    if (tensor.raw()[i] != std::byte{0}) tensor.raw()[i] = std::byte{1};
 }
 
 // What the header holds, and whose bytes each entry is.

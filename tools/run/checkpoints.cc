@@ -62,6 +62,17 @@ StatusOr<std::vector<uint64_t>> load_random(const io::Checkpoint& checkpoint) {
   return InvalidData("the record '{}' is malformed", kRandom).in_file(checkpoint.folder());
 }
 
+// What a run saves.
+io::LocalState state_of(const Session& session) {
+  io::LocalState state;
+  for (const Var& var : session.program().root().vars()) {
+    if (!is_stored(var)) continue;
+    const Value* const value = session.scope->find_local(var.name());
+    if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);
+  }
+  return state;
+}
+
 // Fills the persistable vars of the program. What has a value after the startup program must be
 // there; the others have theirs from the first step on.
 Status load(const io::Checkpoint& checkpoint, Session& session) {
@@ -141,6 +152,8 @@ void RunCheckpoints::begin(Session& session, bool observed) {
   guard_ = std::make_unique<CopyGuard>(saver_, *session.scope, costs_);
   session.prepared->observe(guard_.get());
   watched_ = &session;
+  // Without memory now, the first save says so.
+  static_cast<void>(saver_.reserve(state_of(session)).ok());
 }
 
 RunCheckpoints::~RunCheckpoints() {
@@ -162,12 +175,7 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
 }
 
 Status RunCheckpoints::save(const Session& session, int64_t done) {
-  io::LocalState state;
-  for (const Var& var : session.program().root().vars()) {
-    if (!is_stored(var)) continue;
-    const Value* const value = session.scope->find_local(var.name());
-    if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);
-  }
+  io::LocalState state = state_of(session);
   const std::string random = random_text(session);
   state.add_record(kRandom, random);
   MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));

@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 
 #include <gmock/gmock.h>
 
+#include "framework/tensor/layout.h"
 #include "io/checkpoint/folder.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
@@ -118,11 +120,63 @@ TEST(AsyncSave, ErrorsComeOutOnce) {
   EXPECT_THAT(outcome(saver.start(state, succeed)), HasSubstr("'v': the var has no value"));
 }
 
+// Elements in backward order.
+class Backward final : public Layout {
+ public:
+  explicit Backward(int64_t elements) : elements_(elements) {}
+  [[nodiscard]] int64_t bytes() const override { return elements_ * 4 + 64; }
+  [[nodiscard]] bool same_as(const Layout& other) const override { return &other == this; }
+  Status to_plain(const std::byte* from, std::byte* to) const override {
+    for (int64_t i = 0; i < elements_; ++i)
+      std::memcpy(to + i * 4, from + (elements_ - 1 - i) * 4, 4);
+    return Ok();
+  }
+  [[nodiscard]] std::string name() const override { return "backward"; }
+
+ private:
+  int64_t elements_;
+};
+
+// Copies keep the order that the values have, and files are row-major all the same.
+TEST(AsyncSave, OtherLayoutsAreSavedRowMajor) {
+  const TempFolder folder;
+  std::vector<Value> values(4);
+  LocalState state;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto elements = static_cast<int64_t>(50 + 30 * i);
+    auto& tensor = values[i].as<Tensor>();
+    ASSERT_TRUE(
+        tensor.resize(DType::kFloat32, {elements}, std::make_shared<Backward>(elements)).ok());
+    auto* const data = reinterpret_cast<float*>(tensor.raw());
+    for (int64_t k = 0; k < elements; ++k) data[k] = static_cast<float>(elements - 1 - k);
+    state.add("v" + std::to_string(i), values[i]);
+  }
+  AsyncSaver saver;
+  for (int round = 0; round < 4; ++round) {
+    const auto save = [&](const LocalState& copy) {
+      return save_checkpoint(copy, folder / "root", round, {.sync = false}, 1);
+    };
+    ASSERT_EQ(outcome(round % 2 == 0 ? saver.start(state, save) : saver.start_lazily(state, save)),
+              "ok");
+    ASSERT_EQ(outcome(saver.wait()), "ok");
+    const auto last = open_last_checkpoint(folder / "root");
+    ASSERT_EQ(outcome(last), "ok");
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto stored = last->checkpoint.load("v" + std::to_string(i));
+      ASSERT_TRUE(same_bits(*stored->get_if<Tensor>(),
+                            *counting({static_cast<int64_t>(50 + 30 * i)}).get_if<Tensor>()))
+          << i << " in round " << round;
+    }
+    EXPECT_NE(values[0].get_if<Tensor>()->layout(), nullptr);
+  }
+}
+
 TEST(AsyncSave, TakesBuffersAgain) {
   AsyncSaver saver;
   const Value value = counting({1000});
   LocalState state;
   state.add("v", value);
+  ASSERT_EQ(outcome(saver.reserve(state)), "ok");
   std::vector<const std::byte*> places;
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(

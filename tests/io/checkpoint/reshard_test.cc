@@ -2,6 +2,8 @@
 // columns, replicated, and as rows of a table: bit by bit the same. Replicas are stored once.
 #include "io/checkpoint/reshard.h"
 
+#include <atomic>
+
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
@@ -221,7 +223,7 @@ class CountingCalls final : public FileCalls {
  private:
   class File final : public ReadableFile {
    public:
-    File(std::unique_ptr<ReadableFile> inner, uint64_t& read)
+    File(std::unique_ptr<ReadableFile> inner, std::atomic<uint64_t>& read)
         : inner_(std::move(inner)), read_(read) {}
     [[nodiscard]] const std::string& path() const override { return inner_->path(); }
     [[nodiscard]] uint64_t size() const override { return inner_->size(); }
@@ -232,10 +234,10 @@ class CountingCalls final : public FileCalls {
 
    private:
     std::unique_ptr<ReadableFile> inner_;
-    uint64_t& read_;
+    std::atomic<uint64_t>& read_;
   };
   std::shared_ptr<FileCalls> inner_ = system_file_calls();
-  uint64_t read_ = 0;
+  std::atomic<uint64_t> read_ = 0;
 };
 
 TEST(CheckpointReshard, ReadsOnlyTheBlocksItNeeds) {

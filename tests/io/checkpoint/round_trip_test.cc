@@ -1,5 +1,7 @@
 // What is saved is loaded again, bit by bit: all element types, ranks 0 to 6, empty tensors, LoD,
 // selected rows and records; and what cannot be saved is refused with the var.
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
@@ -208,6 +210,43 @@ TEST(CheckpointRoundTrip, KeepsTheLastAndFallsBack) {
   const auto garbage = collect_garbage(root, 1, true);
   ASSERT_EQ(outcome(garbage), "ok");
   EXPECT_THAT(*system_file_calls()->list(root), ElementsAre("other", "step-5"));
+}
+
+TEST(CheckpointRoundTrip, CastsOnlyIfToldTo) {
+  const TempFolder folder;
+  Value stored;
+  ASSERT_TRUE(stored.as<Tensor>().resize(DType::kFloat32, {5}).ok());
+  std::ranges::copy(std::vector<float>{-1.5F, 0.0F, 300.0F, 1e20F, NAN},
+                    stored.as<Tensor>().data<float>());
+  LocalState state;
+  state.add("v", stored);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  const auto load = [&](DType dtype, bool cast) {
+    Value value;
+    LoadTarget target;
+    target.name = "v";
+    target.value = &value;
+    target.dtype = dtype;
+    const Status status = load_state_dict(*checkpoint, {target}, {.cast = cast});
+    return std::pair(outcome(status), std::move(value));
+  };
+  EXPECT_THAT(load(DType::kFloat64, false).first, HasSubstr("'v': expected dtype f64, found f32"));
+  const auto bytes = load(DType::kInt8, true);
+  ASSERT_EQ(bytes.first, "ok");
+  EXPECT_THAT(bytes.second.get_if<Tensor>()->values<int8_t>(), ElementsAre(-1, 0, 127, 127, 0));
+  const auto words = load(DType::kInt64, true);
+  EXPECT_THAT(words.second.get_if<Tensor>()->values<int64_t>(),
+              ElementsAre(-1, 0, 300, INT64_MAX, 0));
+  const auto flags = load(DType::kBool, true);
+  EXPECT_THAT(flags.second.get_if<Tensor>()->values<bool>(),
+              ElementsAre(true, false, true, true, true));
+  const auto half = load(DType::kFloat16, true);
+  EXPECT_EQ(static_cast<float>(half.second.get_if<Tensor>()->values<Float16>()[2]), 300.0F);
+  const auto wide = load(DType::kFloat64, true);
+  EXPECT_EQ(wide.second.get_if<Tensor>()->values<double>()[0], -1.5);
+  EXPECT_THAT(load(DType::kComplex64, true).first, HasSubstr("f32 cannot be cast to"));
 }
 
 }  // namespace

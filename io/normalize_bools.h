@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "framework/tensor/tensor.h"
+
+namespace millrace::io {
+
+/// Makes every byte of a tensor of bools 0 or 1; other tensors stay. Files may hold other bytes,
+/// which would be undefined behaviour later.
+inline void normalize_bools(Tensor& tensor) {
+  if (tensor.dtype() != DType::kBool) return;
+  for (std::byte& byte : std::span(tensor.raw(), static_cast<size_t>(tensor.bytes())))
+    if (byte != std::byte{0}) byte = std::byte{1};
+}
+
+}  // namespace millrace::io
