@@ -20,7 +20,7 @@ namespace {
 
 bool is_inserted(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
-         op.type() == "merge_gradient";
+         op.type() == "shared_updates_end" || op.type() == "merge_gradient";
 }
 
 // The program that all devices start from. Gradients stay, because devices exchange them.
@@ -83,7 +83,7 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
   for (int device = 0; device < options.devices; ++device) {
     MILLRACE_ASSIGN_OR_RETURN(
         const transpiler::PassManager manager,
-        transpiler::PassManager::create(passes, device_pipeline(options, device)));
+        transpiler::PassManager::create(passes, device_pipeline(options, device, keep)));
     transpiler::PassContext context(registry);
     transpiler::PassManagerOptions settings;
     settings.check_changes = false;
@@ -107,6 +107,17 @@ int count_exchanges(const Program& program) {
       count = std::max(count, get_attr_or<int32_t>(op, "bucket", 0) + 1);
   }
   return count;
+}
+
+SharedVars shared_vars(const Program& program) {
+  SharedVars result;
+  for (const Op& op : program.root().ops()) {
+    if (!op.has_attr("shared_update")) continue;
+    ++result.updates;
+    result.grads.insert(op.first_input("Grad").str());
+    for (const llvm::StringRef name : op.output_names()) result.persistable.insert(name.str());
+  }
+  return result;
 }
 
 bool share_output(const Op& a, const Op& b) {

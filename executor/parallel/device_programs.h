@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,14 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
 
 /// Exchanges of a device's program: one more than the highest number in it.
 int count_exchanges(const Program& program);
+
+/// What the updates that devices make together are about.
+struct SharedVars {
+  int updates = 0;
+  std::set<std::string> grads;        ///< never summed as a whole
+  std::set<std::string> persistable;  ///< parameters and states, equal on all devices
+};
+SharedVars shared_vars(const Program& program);
 
 /// Index that an op of a device's program has in the program as given; -1 for ops that passes have
 /// put in.

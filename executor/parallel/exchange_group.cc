@@ -134,8 +134,12 @@ void ExchangeGroup::leave() {
   changed_.notify_all();
 }
 
-template <typename Done>
-Status ExchangeGroup::wait(int device, const Slot& slot, Done&& done) {
+Status ExchangeGroup::wait(int device, const Slot& slot, llvm::function_ref<bool()> done) {
+  return wait_until(done, [&] { return waited_too_long(device, slot); });
+}
+
+Status ExchangeGroup::wait_until(llvm::function_ref<bool()> done,
+                                 llvm::function_ref<Status()> late) {
   for (int spin = 0; spin < spins_; ++spin) {
     if (done()) return Ok();
     if (failed()) break;
@@ -151,7 +155,7 @@ Status ExchangeGroup::wait(int device, const Slot& slot, Done&& done) {
     const bool in_time = changed_.wait_until(lock, deadline, over);
     --sleepers_;
     if (!in_time) {
-      status = waited_too_long(device, slot);
+      status = late();
     } else if (!done()) {
       status = error_.ok() ? cancelled() : error_;
     }

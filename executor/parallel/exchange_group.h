@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include "executor/parallel/trainer_link.h"
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
@@ -83,6 +85,17 @@ class ExchangeGroup {
   void enter();
   void leave();
 
+  /// Waits until done(), which wake() makes it look at; a moment without sleeping. Errors: that of
+  /// late() where it takes too long; after fail() what has failed, or kDistributed.
+  Status wait_until(llvm::function_ref<bool()> done, llvm::function_ref<Status()> late);
+  /// To be called after a change that another device may wait for.
+  void wake();
+  /// Ends all waits with this error. Keeps the first one.
+  void report(Status status);
+  /// Works on exchanges that the device has begun.
+  void help_pending(int device);
+  [[nodiscard]] int64_t timeout_ms() const { return options_.timeout_ms; }
+
   /// Offers parts, which stay untouched by others until all devices have come.
   /// Errors: kDistributed after fail().
   Status begin(int device, int exchange, const ExchangeSpec& spec, DType dtype,
@@ -106,16 +119,12 @@ class ExchangeGroup {
   Status prepare(Slot& slot);
   Status find_memory(Slot& slot) const;
   bool help(Slot& slot, int device);
-  void help_pending(int device);
   Status combine(Slot& slot, int64_t chunk);
   Status finish_with_trainers(Slot& slot, int device);
   Status sum_over_trainers(Slot& slot, const std::vector<ExchangePart>& parts);
   Status join_over_trainers(Slot& slot, int device, bool gets, SelectedRows& all);
-  template <typename Done>
-  Status wait(int device, const Slot& slot, Done&& done);
+  Status wait(int device, const Slot& slot, llvm::function_ref<bool()> done);
   Status waited_too_long(int device, const Slot& slot) const;
-  void wake();
-  void report(Status status);
 
   const ExchangeOptions options_;
   std::vector<std::unique_ptr<Slot>> slots_;

@@ -92,6 +92,15 @@ StatusOr<Kernel> exchange_end(const KernelSetup& op) {
   });
 }
 
+StatusOr<Kernel> shared_updates_end(const KernelSetup& op) {
+  const ArgRange x = op.inputs("X");
+  for (int32_t k = 0; k < x.count; ++k) op.accept_layout(ArgIndex{x.begin + k});
+  return Kernel([](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
+    return self->updates->finish(self->device);
+  });
+}
+
 // merged += x, and in the last micro-batch x = merged; dense.
 Status merge_tensor(const DeviceInGroup& self, Tensor& x, Tensor& merged) {
   if (self.micro_batch == 0) return merged.copy_from(x);
@@ -143,6 +152,7 @@ Status KernelGroup::all_reduce(std::span<double> values) {
 void add_exchange_kernels(kernels::KernelRegistry& registry) {
   registry.add("exchange_begin", exchange_begin);
   registry.add("exchange_end", exchange_end);
+  registry.add("shared_updates_end", shared_updates_end);
   registry.add("merge_gradient", merge_gradient);
 }
 

@@ -3,6 +3,7 @@
 #include <span>
 
 #include "executor/parallel/exchange_group.h"
+#include "executor/parallel/shared_updates.h"
 #include "kernels/device_group.h"
 #include "kernels/registry.h"
 
@@ -11,6 +12,7 @@ namespace millrace::executor {
 /// What a device keeps (CpuDevice::library()) for the ops that exchange values.
 struct DeviceInGroup {
   ExchangeGroup* group = nullptr;
+  SharedUpdates* updates = nullptr;
   int device = 0;
   int micro_batch = 0;  ///< of this step, from 0
   int micro_batches = 1;
@@ -31,7 +33,7 @@ class KernelGroup final : public kernels::DeviceGroup {
   int exchange_;
 };
 
-/// Adds exchange_begin, exchange_end and merge_gradient.
+/// Adds exchange_begin, exchange_end, shared_updates_end and merge_gradient.
 void add_exchange_kernels(kernels::KernelRegistry& registry);
 
 }  // namespace millrace::executor

@@ -206,11 +206,13 @@ std::vector<std::string> option_remarks(const ParallelOptions& options) {
   return remarks;
 }
 
-std::string device_pipeline(const ParallelOptions& options, int device) {
+transpiler::Pipeline device_pipeline(const ParallelOptions& options, int device,
+                                     const std::vector<std::string>& keep) {
   const BuildStrategy& build = options.build_strategy;
-  std::string text = "remove-feed-fetch";
-  if (build.sync_batch_norm) text += ",sync-batch-norm";
-  if (options.loss_name.empty()) return text;
+  transpiler::Pipeline pipeline;
+  pipeline.steps.push_back({"remove-feed-fetch", {}});
+  if (build.sync_batch_norm) pipeline.steps.push_back({"sync-batch-norm", {}});
+  if (options.loss_name.empty()) return pipeline;
   const char* strategy = "all_reduce";
   if (build.reduce_strategy == ReduceStrategy::kReduce) strategy = "reduce";
   if (build.async_mode) strategy = "none";
@@ -219,13 +221,23 @@ std::string device_pipeline(const ParallelOptions& options, int device) {
   if (build.gradient_scale_strategy == GradientScale::kCustomized ||
       build.gradient_scale_strategy == GradientScale::kWeighted)
     scale = "fed";
-  text += fmt::format(
-      ",data-parallel{{devices={},device={},trainers={},strategy={},scale={},bucket-bytes={},"
-      "wait-for-all={},fuse-broadcasts={},micro-batches={},rings={}}}",
-      options.devices, device, build.num_trainers, strategy, scale,
-      build.fuse_all_reduce_ops ? bucket_bytes(build) : 0, build.enable_backward_optimizer_op_deps,
-      build.fuse_broadcast_ops, build.micro_batches, build.nccl_comm_num);
-  return text;
+  const auto text = [](auto value) { return fmt::format("{}", value); };
+  const bool shares = build.share_updates && options.share_vars_from == nullptr;
+  pipeline.steps.push_back(
+      {"data-parallel",
+       {{"devices", text(options.devices)},
+        {"device", text(device)},
+        {"trainers", text(build.num_trainers)},
+        {"strategy", strategy},
+        {"scale", scale},
+        {"bucket-bytes", text(build.fuse_all_reduce_ops ? bucket_bytes(build) : 0)},
+        {"wait-for-all", text(build.enable_backward_optimizer_op_deps)},
+        {"fuse-broadcasts", text(build.fuse_broadcast_ops)},
+        {"micro-batches", text(build.micro_batches)},
+        {"rings", text(build.nccl_comm_num)},
+        {"share-updates", text(shares)}}});
+  if (!keep.empty()) pipeline.steps.back().options.push_back({"keep", keep});
+  return pipeline;
 }
 
 }  // namespace millrace::executor

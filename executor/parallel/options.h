@@ -9,6 +9,7 @@
 #include "executor/parallel/trainer_link.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
+#include "transpiler/pipeline.h"
 
 namespace millrace::executor {
 
@@ -102,6 +103,9 @@ struct BuildStrategy {
   /// Parts of a device's rows that run one after the other before one update; their gradients are
   /// averaged.
   int micro_batches = 1;
+  /// all_reduce in one process: each element of a parameter is updated once, for all devices, where
+  /// its update allows that. Results are the same bits. Not with share_vars_from.
+  bool share_updates = true;
 };
 
 /// Everything a ParallelExecutor is made with.
@@ -128,8 +132,9 @@ Status check_options(const ParallelOptions& options, const Program& program);
 /// What fields of the strategies came to nothing, a line each.
 std::vector<std::string> option_remarks(const ParallelOptions& options);
 
-/// The passes that make the program of one device of one that is optimized already, as pipeline
-/// text.
-std::string device_pipeline(const ParallelOptions& options, int device);
+/// The passes that make the program of one device of one that is optimized already.
+/// \param keep  names of vars whose value is wanted after a run, or differs from device to device
+transpiler::Pipeline device_pipeline(const ParallelOptions& options, int device,
+                                     const std::vector<std::string>& keep);
 
 }  // namespace millrace::executor

@@ -12,10 +12,12 @@
 #include "executor/parallel/exchange_group.h"
 #include "executor/parallel/merge_fetches.h"
 #include "executor/parallel/replica.h"
+#include "executor/parallel/shared_updates.h"
 #include "executor/parallel/start_values.h"
 #include "executor/print_plan.h"
 #include "framework/base/errors.h"
 #include "kernels/random_state.h"
+#include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
 
 namespace millrace::executor {
@@ -55,6 +57,10 @@ struct ParallelExecutor::Parts {
   Scope* scope = nullptr;
   DeviceScopes scopes;
   std::unique_ptr<ExchangeGroup> group;
+  std::unique_ptr<SharedUpdates> updates;
+  SharedVars shared;
+  /// What devices update by themselves, of device 0 and of another one.
+  std::vector<std::pair<Value*, Value*>> updated_apart;
   std::vector<std::unique_ptr<Replica>> replicas;
   std::unique_ptr<DeviceThreads> threads;
 
@@ -64,10 +70,13 @@ struct ParallelExecutor::Parts {
   std::vector<Status> statuses;
 
   int threads_granted = 1;
-  std::vector<std::string> kept;         ///< fetches that optimizing had removed
+  std::vector<std::string> kept;         ///< fetches and feeds that passes have to leave alone
   std::vector<StepObserver*> observers;  ///< by device
 
   Status compile(const ParallelOptions& options, std::vector<std::string>& remarks);
+  void find_updated_apart();
+  Status separate_states() const;
+  void watch_updates() const;
   [[nodiscard]] bool is_active(size_t device) const { return !feeds[device].empty(); }
   Status divide_feeds(const ParallelOptions& options, const ParallelFeeds& given_feeds);
   Status weigh(const ParallelOptions& options);
@@ -125,10 +134,13 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
   exchange.devices = options.devices;
   const int kernel_exchange = count_exchanges(*programs.front());
   exchange.exchanges = kernel_exchange + 1;
+  shared = shared_vars(*programs.front());
   exchange.runners = options.exec_strategy.num_threads;
   exchange.timeout_ms = options.wait_timeout_ms;
   exchange.trainers = build.num_trainers > 1 ? options.trainers : nullptr;
   group = std::make_unique<ExchangeGroup>(exchange);
+  updates = std::make_unique<SharedUpdates>(*group, shared.updates);
+  watch_updates();
   for (int d = 0; d < options.devices; ++d) {
     ReplicaOptions settings;
     settings.device = d;
@@ -144,11 +156,48 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     MILLRACE_ASSIGN_OR_RETURN(
         std::unique_ptr<Replica> replica,
         Replica::create(runtime, std::move(programs[index]), *scopes.scopes[index], settings));
-    replica->join(*group, kernel_exchange);
+    replica->join(*group, kernel_exchange, *updates);
     replica->runner().observe(observers[index]);
     if (!positions.empty())
       kernels::set_random_position(replica->runner().device(), positions[index]);
     replicas.push_back(std::move(replica));
+  }
+  find_updated_apart();
+  return Ok();
+}
+
+// Whoever looks at values between ops must not see them while other devices still write.
+void ParallelExecutor::Parts::watch_updates() const {
+  updates->wait_each(std::any_of(observers.begin(), observers.end(),
+                                 [](const StepObserver* observer) { return observer != nullptr; }));
+}
+
+void ParallelExecutor::Parts::find_updated_apart() {
+  updated_apart.clear();
+  for (size_t d = 1; d < replicas.size(); ++d) {
+    for (const Step& step : replicas[d]->runner().steps()) {
+      const Op& op = *step.op;
+      if (!transpiler::role::is_optimizer(op) || op.has_attr("shared_update")) continue;
+      for (const llvm::StringRef name : op.output_names()) {
+        Value* const own = replicas[d]->runner().find(name);
+        Value* const first = replicas[0]->runner().find(name);
+        if (own != nullptr && first != nullptr && own != first)
+          updated_apart.emplace_back(first, own);
+      }
+    }
+  }
+}
+
+// Another executor, or an earlier run of this one, may have left states that are one piece of
+// memory for all devices.
+Status ParallelExecutor::Parts::separate_states() const {
+  for (const auto& [first, own] : updated_apart) {
+    const auto* const original = first->get_if<Tensor>();
+    auto* const state = own->get_if<Tensor>();
+    if (original == nullptr || state == nullptr || !state->initialized() ||
+        !state->shares_memory_with(*original))
+      continue;
+    MILLRACE_ASSIGN_OR_RETURN(*state, original->clone());
   }
   return Ok();
 }
@@ -245,7 +294,11 @@ Status ParallelExecutor::Parts::explain(const FirstError& error, int64_t step) c
   for (size_t d = 0; d < statuses.size(); ++d) {
     const int64_t op = statuses[d].location().op;
     const bool in_sub_block = statuses[d].location().block > 0;
-    const bool before = !statuses[d].ok() && !in_sub_block && op < replicas[d]->first_update();
+    const int64_t first_update = replicas[d]->first_update();
+    const bool waits_for_others =
+        op == first_update && replicas[d]->shares_first_update() && !updates->begun();
+    const bool before =
+        !statuses[d].ok() && !in_sub_block && (op < first_update || waits_for_others);
     if (!before) updated.push_back(d);
   }
   if (updated.empty()) {
@@ -258,9 +311,22 @@ Status ParallelExecutor::Parts::explain(const FirstError& error, int64_t step) c
                   fmt::join(updated, ", ")));
 }
 
-// Sees to it that the devices have the vars that are fetched.
-Status ParallelExecutor::provide(const std::vector<std::string>& fetches) {
+// Sees to it that the devices have the vars that are fetched, and sums of the gradients among them;
+// and that what is fed stays the business of each device.
+Status ParallelExecutor::provide(const ParallelFeeds& feeds,
+                                 const std::vector<std::string>& fetches) {
   const size_t before = parts_->kept.size();
+  const auto keep_fed = [&](const NamedValues& values) {
+    for (const auto& [name, value] : values) {
+      if (parts_->shared.persistable.erase(name) > 0) parts_->kept.push_back(name);
+    }
+  };
+  if (feeds.values != nullptr) keep_fed(*feeds.values);
+  for (const NamedValues& of_device : feeds.devices) keep_fed(of_device);
+  for (const std::string& name : fetches) {
+    if (parts_->shared.grads.erase(name) > 0) parts_->kept.push_back(name);
+  }
+  const bool shares_less = parts_->kept.size() > before;
   for (const std::string& name : fetches) {
     const bool is_there =
         std::any_of(parts_->replicas.begin(), parts_->replicas.end(),
@@ -269,7 +335,7 @@ Status ParallelExecutor::provide(const std::vector<std::string>& fetches) {
     if (!is_there && (root.has_readers(name) || root.has_writers(name)))
       parts_->kept.push_back(name);
   }
-  if (parts_->kept.size() == before || !options_.optimize) return Ok();
+  if (parts_->kept.size() == before || !(options_.optimize || shares_less)) return Ok();
   std::vector<std::string> repeated;
   return parts_->compile(options_, repeated);
 }
@@ -289,13 +355,15 @@ Status ParallelExecutor::run_devices(const ParallelFeeds& feeds,
                                      const std::vector<std::string>& fetches) {
   Parts& parts = *parts_;
   MILLRACE_RETURN_IF_ERROR(check_fetches(fetches));
-  MILLRACE_RETURN_IF_ERROR(provide(fetches));
+  MILLRACE_RETURN_IF_ERROR(provide(feeds, fetches));
   MILLRACE_RETURN_IF_ERROR(parts.divide_feeds(options_, feeds));
   MILLRACE_RETURN_IF_ERROR(parts.check_seeds());
   parts.results.resize(parts.replicas.size());
   parts.statuses.assign(parts.replicas.size(), Ok());
   FirstError error;
+  MILLRACE_RETURN_IF_ERROR(parts.separate_states());
   parts.group->reset();
+  parts.updates->reset();
   parts.threads->run([&](int device) {
     const auto d = static_cast<size_t>(device);
     if (!parts.is_active(d)) return;
@@ -369,6 +437,7 @@ Scope& ParallelExecutor::local_scope(int device) const {
 void ParallelExecutor::observe(int device, StepObserver* observer) {
   parts_->observers[static_cast<size_t>(device)] = observer;
   parts_->replicas[static_cast<size_t>(device)]->runner().observe(observer);
+  parts_->watch_updates();
 }
 
 uint64_t ParallelExecutor::random_position(int device) const {
@@ -388,7 +457,8 @@ std::string ParallelExecutor::plan_text() const {
   std::string text;
   for (const std::string& remark : remarks_) text += "# " + remark + "\n";
   for (int d = 0; d < options_.devices; ++d) {
-    text += fmt::format("device {}: {}\n", d, device_pipeline(options_, d));
+    text +=
+        fmt::format("device {}: {}\n", d, device_pipeline(options_, d, parts_->kept).to_string());
     text += print_plan(parts_->replicas[static_cast<size_t>(d)]->runner());
   }
   return text;

@@ -96,7 +96,7 @@ class ParallelExecutor {
  private:
   struct Parts;
   ParallelExecutor(const ParallelOptions& options, std::unique_ptr<Parts> parts);
-  Status provide(const std::vector<std::string>& fetches);
+  Status provide(const ParallelFeeds& feeds, const std::vector<std::string>& fetches);
   Status check_fetches(const std::vector<std::string>& fetches) const;
   Status run_devices(const ParallelFeeds& feeds, const std::vector<std::string>& fetches);
   void count_run();

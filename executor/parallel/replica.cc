@@ -12,7 +12,8 @@ namespace {
 namespace role = transpiler::role;
 
 bool is_exchange(const Op& op) {
-  return op.type() == "exchange_begin" || op.type() == "exchange_end";
+  return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
+         op.type() == "shared_updates_end";
 }
 
 // Device 0 has the stream of a plain executor.
@@ -43,10 +44,12 @@ StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime
   return replica;
 }
 
-void Replica::join(ExchangeGroup& group, int exchange) {
+void Replica::join(ExchangeGroup& group, int exchange, SharedUpdates& updates) {
   kernel_group_ = std::make_unique<KernelGroup>(group, options_.device, exchange);
   device_.library<kernels::GroupOfDevice>().group = kernel_group_.get();
-  device_.library<DeviceInGroup>() = {&group, options_.device, 0, options_.micro_batches};
+  kernel_updates_ = std::make_unique<KernelUpdates>(updates, options_.device);
+  device_.library<kernels::UpdateGroupOfDevice>().group = kernel_updates_.get();
+  device_.library<DeviceInGroup>() = {&group, &updates, options_.device, 0, options_.micro_batches};
 }
 
 void Replica::find_phases() {
@@ -65,7 +68,9 @@ void Replica::find_phases() {
     } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0) ||
                transpiler::is_server_op(op)) {
       update_.set(i);
-      if (!is_exchange(op)) first_update_ = std::min<int64_t>(first_update_, i);
+      if (is_exchange(op) || first_update_ < i) continue;
+      first_update_ = i;
+      shares_first_update_ = op.has_attr("shared_update");
     }
   }
 }

@@ -42,7 +42,7 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   /// Makes the device one of a group. \param exchange  number of the one that kernels use
-  void join(ExchangeGroup& group, int exchange);
+  void join(ExchangeGroup& group, int exchange, SharedUpdates& updates);
 
   /// Feeds and runs the micro-batches of a step, and copies what is fetched after each: results has
   /// those of the first micro-batch, then those of the second, ... Vars that the device has not
@@ -60,6 +60,8 @@ class Replica {
   [[nodiscard]] BlockRunner& runner() const { return *runner_; }
   /// Index of the first op that updates; the number of ops if none does.
   [[nodiscard]] int64_t first_update() const { return first_update_; }
+  /// True if that one is made by all devices together.
+  [[nodiscard]] bool shares_first_update() const { return shares_first_update_; }
 
  private:
   Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program> program, Scope& scope,
@@ -74,10 +76,12 @@ class Replica {
   ReplicaOptions options_;
   kernels::CpuDevice device_;
   std::unique_ptr<KernelGroup> kernel_group_;
+  std::unique_ptr<KernelUpdates> kernel_updates_;
   std::unique_ptr<Scope> locals_;
   std::unique_ptr<BlockRunner> runner_;
   std::vector<Value*> fed_;  ///< temporaries that the last run was fed
   int64_t first_update_ = 0;
+  bool shares_first_update_ = false;
   llvm::BitVector all_;       ///< all steps
   llvm::BitVector schedule_;  ///< steps of learning-rate schedules: in the first micro-batch only
   llvm::BitVector update_;    ///< exchanges and updates: in the last one only

@@ -65,6 +65,7 @@ constexpr BuildField kBuildFields[] = {
     {"sequential_run", &B::sequential_run},
     {"bucket_bytes", &B::bucket_bytes},
     {"micro_batches", &B::micro_batches},
+    {"share_updates", &B::share_updates},
 };
 
 using E = ExecutionStrategy;

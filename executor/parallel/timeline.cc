@@ -18,8 +18,10 @@ struct Event {
   int64_t bytes;
 };
 
+// Devices meet in it.
 bool is_exchange(const Op& op) {
-  return op.type().startswith("exchange_");
+  return op.type().startswith("exchange_") || op.type() == "shared_updates_end" ||
+         op.has_attr("shared_update");
 }
 
 }  // namespace

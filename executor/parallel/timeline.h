@@ -25,7 +25,8 @@ class Timeline {
   /// microseconds since the timeline was made. While no lane is in use.
   [[nodiscard]] std::string chrome_json() const;
 
-  /// Milliseconds that a device has spent in exchanges, and in all ops, nested ones not counted.
+  /// Milliseconds that a device has spent in exchanges and shared updates, and in all ops, nested
+  /// ones not counted.
   struct Load {
     double exchange_ms = 0;
     double total_ms = 0;

@@ -43,6 +43,11 @@ void add_exchange_ops(OpRegistry& registry) {
                         "the devices, the values of one, or the rows of all.")
                    .output("Out", "X, in place", Arity::kMany)
                    .infer(infer_in_place));
+  registry.add(OpDef("shared_updates_end")
+                   .doc("Waits until the updates that the devices make together are done, so that "
+                        "parameters may be read and gradients may lose their memory.")
+                   .input("X", "gradients of those updates", Arity::kMany)
+                   .side_effects());
   registry.add(OpDef("merge_gradient")
                    .doc("Adds up the gradients of the micro-batches of a step; in the last one "
                         "Out is the sum.")

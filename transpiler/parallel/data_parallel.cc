@@ -7,6 +7,7 @@
 #include "transpiler/parallel/gradients.h"
 #include "transpiler/parallel/owners.h"
 #include "transpiler/parallel/parallel.h"
+#include "transpiler/parallel/shared_updates.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -27,7 +28,9 @@ class DataParallel final : public Pass {
         micro_batches_(static_cast<int>(options.integer("micro-batches"))),
         reduce_(options.string("strategy") == "reduce"),
         exchange_(options.string("strategy") != "none"),
-        scale_(options.string("scale")) {
+        scale_(options.string("scale")),
+        share_updates_(options.flag("share-updates")),
+        keep_(options.strings("keep")) {
     settings_.bucket_bytes = options.integer("bucket-bytes");
     settings_.wait_for_all = options.flag("wait-for-all");
     settings_.fuse_broadcasts = options.flag("fuse-broadcasts");
@@ -50,6 +53,11 @@ class DataParallel final : public Pass {
     // updates are made by the servers, and device 0 sends every sum
     const bool divided = reduce_ && devices_ > 1 && !has_servers;
     if (divided) ownership = divide_updates(program, grads, devices_);
+    // sums over processes, and those that servers get, must be whole
+    if (share_updates_ && devices_ > 1 && trainers_ == 1 && !reduce_ && !has_servers) {
+      const int shared = share_updates(program, grads, keep_);
+      context.remarks.push_back(fmt::format("{} updates are shared by the devices", shared));
+    }
     ExchangeInserter inserter(program.root(), settings_);
     inserter.insert(grads);
     if (divided || has_servers) {
@@ -129,6 +137,8 @@ class DataParallel final : public Pass {
   bool reduce_;
   bool exchange_;
   std::string scale_;
+  bool share_updates_;
+  std::vector<std::string> keep_;
   ExchangeSettings settings_;
 };
 
@@ -160,6 +170,12 @@ void register_data_parallel(PassRegistry& passes) {
           .flag("fuse-broadcasts", true, "reduce: the parameters of a device are sent at once")
           .integer("micro-batches", 1, "runs of forward and backward ops whose gradients add up")
           .range(1)
+          .flag("share-updates", false,
+                "all_reduce in one process: where an update works element by element, each element "
+                "is summed and updated once, by one of the devices, for all")
+          .strings("keep",
+                   "vars that share-updates leaves alone: gradients that are wanted as sums, "
+                   "and what devices may hold different values of")
           .integer("rings", 1, "communicators between processes")
           .range(1)
           .makes<DataParallel>());

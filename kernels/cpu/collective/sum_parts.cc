@@ -12,13 +12,20 @@ constexpr int64_t kBlock = 1024;  // elements that are summed at once; they stay
 
 // In place, so that each element is read and written once and the loop vectorises.
 template <typename T>
-void sum_two(T* a, T* b, int64_t count) {
+void sum_two_in_place(T* a, T* b, int64_t count) {
   using C = Compute<T>;
   for (int64_t i = 0; i < count; ++i) {
     const T sum = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
     a[i] = sum;
     b[i] = sum;
   }
+}
+
+template <typename T>
+void sum_two_apart(const T* a, const T* b, T* __restrict result, int64_t count) {
+  using C = Compute<T>;
+  for (int64_t i = 0; i < count; ++i)
+    result[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
 }
 
 template <typename T>
@@ -46,7 +53,13 @@ Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
     using T = typename decltype(tag)::type;
     if (parts.size() == 2 && results.size() == 2 && parts[0] == results[0] &&
         parts[1] == results[1]) {
-      sum_two(reinterpret_cast<T*>(results[0]), reinterpret_cast<T*>(results[1]), count);
+      sum_two_in_place(reinterpret_cast<T*>(results[0]), reinterpret_cast<T*>(results[1]), count);
+      return Ok();
+    }
+    if (parts.size() == 2 && results.size() == 1 && parts[0] != results[0] &&
+        parts[1] != results[0]) {
+      sum_two_apart(reinterpret_cast<const T*>(parts[0]), reinterpret_cast<const T*>(parts[1]),
+                    reinterpret_cast<T*>(results[0]), count);
       return Ok();
     }
     for (int64_t begin = 0; begin < count; begin += kBlock)

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/op_attrs.h"
+
 namespace millrace::kernels::optimizer {
 namespace {
 
@@ -61,6 +63,17 @@ Status follow_layout(const KernelContext& ctx, const UpdateSlots& slots, const U
   return bring_to(ctx, slots.grad, t.param->layout());
 }
 
+// The devices bring their tensors into one order when they meet.
+Status join_group(const KernelContext& ctx, const UpdateSlots& slots, UpdateTensors& t) {
+  t.group = ctx.device().library<UpdateGroupOfDevice>().group;
+  if (t.group == nullptr)
+    return ctx.error("the op updates together with other devices, and this device stands alone");
+  if (t.rows != nullptr || t.master != nullptr || is_half(t.param->dtype()))
+    return ctx.error("an update of several devices together needs a dense gradient of f32 or f64");
+  t.own = {slots.shared, t.param, &ctx.stored_in(slots.grad), {}, t.rate};
+  return Ok();
+}
+
 bool any_layout(const UpdateTensors& t) {
   return t.param->layout() != nullptr || (t.grad != nullptr && t.grad->layout() != nullptr) ||
          std::any_of(t.states.begin(), t.states.end(),
@@ -91,6 +104,7 @@ UpdateSlots update_slots(const KernelSetup& op,
   }
   for (const auto& [input, output] : states)
     slots.states.emplace_back(op.input(input, k), op.output(output, k));
+  slots.shared = get_attr_or<int32_t>(op.op(), "shared_update", -1);
   return slots;
 }
 
@@ -120,6 +134,10 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   const Tensor* const rate = ctx.find_in(slots.rate);
   if (rate == nullptr) return ctx.error("LearningRate is missing");
   MILLRACE_ASSIGN_OR_RETURN(t.rate, first_number(*rate, "LearningRate"));
+  if (slots.shared >= 0) {
+    MILLRACE_RETURN_IF_ERROR(join_group(ctx, slots, t));
+    return t;
+  }
   if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, slots, t));
   return t;
 }

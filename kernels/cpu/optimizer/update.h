@@ -14,6 +14,7 @@
 #include "kernels/cpu/scalar.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
+#include "kernels/update_group.h"
 
 /// What the ops share that update a parameter from its gradient: finding and checking tensors,
 /// sparse gradients, 16-bit parameters, threads. An op adds a formula:
@@ -44,6 +45,7 @@ struct UpdateSlots {
   ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision
   ArgIndex master_out;
   llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output
+  int shared = -1;  ///< number of an update that all devices make together; else -1
 };
 
 /// \param states  names of input and output slots
@@ -65,6 +67,8 @@ struct UpdateTensors {
   const SelectedRows* rows = nullptr;
   llvm::SmallVector<Tensor*, 3> states;
   double rate = 0;
+  UpdateGroup* group = nullptr;  ///< of an update that all devices make together; else null
+  SharedUpdate own;              ///< what this device brings into it
 
   /// True for a sparse gradient without rows, which changes nothing.
   [[nodiscard]] bool nothing_to_do() const { return rows != nullptr && rows->rows.empty(); }
@@ -197,6 +201,20 @@ Status update_blocks(const KernelContext& ctx, const UpdateTensors& t, const For
   return Ok();
 }
 
+/// The gradient is the sum over the devices.
+template <typename T, typename Formula, size_t... I>
+Status update_together(const KernelContext& ctx, const UpdateTensors& t, const Formula& f,
+                       std::index_sequence<I...> indices) {
+  SharedUpdate own = t.own;
+  own.states = t.states;
+  MILLRACE_RETURN_IF_ERROR(t.group->meet(ctx.device(), own));
+  const auto to = pointers_of<T>(t, indices);
+  return t.group->apply(ctx.device(), own.number,
+                        [&](int64_t begin, int64_t count, const std::byte* grad) {
+                          to.dense(f, reinterpret_cast<const T*>(grad), begin, count);
+                        });
+}
+
 }  // namespace detail
 
 /// Updates one parameter. make(rate) gives the formula for the type of rate, which is float or
@@ -211,6 +229,7 @@ Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, R
   return dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     const auto formula = make(static_cast<T>(t.rate));
+    if (t.group != nullptr) return detail::update_together<T>(ctx, t, formula, kIndices);
     const auto to = detail::pointers_of<T>(t, kIndices);
     if (t.rows != nullptr) return detail::update_rows<T>(ctx, t, formula, to, sparse, merger);
     const T* const grad = stored<T>(*t.grad);

@@ -47,7 +47,7 @@ TEST(ParallelExecutorTest, GivesTheSameBitsEveryTime) {
   const auto expected = run(devices(4));
   for (int repeat = 0; repeat < 5; ++repeat) EXPECT_EQ(run(devices(4)), expected);
   // nor does it matter how gradients are bundled, who updates, or how memory is used
-  for (int variant = 0; variant < 7; ++variant) {
+  for (int variant = 0; variant < 8; ++variant) {
     ParallelOptions options = devices(4);
     if (variant == 0) options.build_strategy.fuse_all_reduce_ops = false;
     if (variant == 1) options.build_strategy.reduce_strategy = ReduceStrategy::kReduce;
@@ -55,6 +55,7 @@ TEST(ParallelExecutorTest, GivesTheSameBitsEveryTime) {
     if (variant == 3) options.build_strategy.enable_inplace = false;
     if (variant == 4) options.build_strategy.enable_backward_optimizer_op_deps = false;
     if (variant == 5) options.exec_strategy.num_threads = 2;  // fewer than devices
+    if (variant == 7) options.build_strategy.share_updates = false;
     if (variant == 6) options.exec_strategy.num_iteration_per_drop_scope = 3;
     EXPECT_EQ(run(options), expected) << "variant " << variant;
   }
@@ -243,7 +244,7 @@ TEST(ParallelExecutorTest, ShowsAllDevicesInOneTrace) {
   for (int d = 0; d < 2; ++d) job.executor->observe(d, &timeline.lane(d));
   job.train(1, 4);
   EXPECT_THAT(timeline.chrome_json(),
-              testing::AllOf(HasSubstr(R"("name": "device 1")"), HasSubstr("exchange_end")));
+              testing::AllOf(HasSubstr(R"("name": "device 1")"), HasSubstr("shared_updates_end")));
   EXPECT_GT(timeline.load(1).exchange_ms, 0);
 }
 
