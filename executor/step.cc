@@ -120,30 +120,30 @@ Lod lod_of_inputs(const Step& step, Value* const* table, int32_t levels) {
   return {};
 }
 
-// LoD of the var in an input slot; none if that has other rows than the output.
-Lod lod_of_slot(const Step& step, Value* const* table, llvm::StringRef name, const Dims& dims) {
+// LoD of the first var in an input slot.
+Lod lod_of_slot(const Step& step, Value* const* table, llvm::StringRef name) {
   size_t i = 0;
   for (const Slot& slot : step.op->inputs()) {
     if (step.op->name_of(slot.name) == name && !slot.args.empty() && step.inputs[i] >= 0) {
       const auto* const tensor = table[step.inputs[i]]->get_if<Tensor>();
-      const bool same_rows = tensor != nullptr && !dims.empty() && tensor->rank() > 0 &&
-                             tensor->dim(0) == dims.front();
-      return same_rows ? tensor->lod() : Lod();
+      return tensor != nullptr ? tensor->lod() : Lod();
     }
     i += slot.args.size();
   }
   return {};
 }
 
-void add_result(Step& step, uint16_t output, VarMeta& meta, Value* const* table) {
+// `slot` is that of the output.
+void add_result(Step& step, uint16_t output, llvm::StringRef slot, VarMeta& meta,
+                Value* const* table) {
   Step::Result result;
   result.output = output;
   result.dtype = meta.dtype;
   result.sized = meta.has_shape &&
                  std::all_of(meta.dims.begin(), meta.dims.end(), [](int64_t d) { return d >= 0; });
   result.dims = std::move(meta.dims);
-  if (const auto from = kernels::run_time_lod(step.op->type())) {
-    if (!from->empty()) result.lod = lod_of_slot(step, table, *from, result.dims);
+  if (const auto from = kernels::run_time_lod(step.op->type(), slot)) {
+    if (!from->empty()) result.lod = lod_of_slot(step, table, *from);
   } else if (meta.lod_level > 0) {
     result.lod = static_cast<int32_t>(meta.lod.size()) == meta.lod_level
                      ? std::move(meta.lod)
@@ -217,7 +217,7 @@ Status infer(Step& step, Value* const* table) {
         for (const Arg& arg : slot.args) {
           if (arg.name == name && step.outputs[position] >= 0) {
             VarMeta copy = meta;
-            add_result(step, position, copy, table);
+            add_result(step, position, step.op->name_of(slot.name), copy, table);
           }
           ++position;
         }

@@ -6,13 +6,14 @@
 
 namespace millrace::kernels {
 
-/// Where the LoD of an op's dense outputs comes from when it runs, for ops in which that is not
-/// what their inference says: the original declares LoD levels for programs by one rule, and hands
-/// LoD on by another. Found by running every op of the reference corpus in the original with a LoD
-/// on each of its inputs.
+/// Where the LoD of a dense output comes from when its op runs, for ops in which that is not what
+/// their inference says: the original declares LoD levels for programs by one rule, and hands LoD
+/// on by another. Found by running every op of the reference corpus and its gradient in the
+/// original with a LoD on each of its inputs.
 ///
-/// \returns an input slot, whose LoD goes to outputs with as many rows; "": outputs have none;
+/// \param output slot of the output
+/// \returns an input slot, whose LoD the output gets even if it has other rows; "": it has none;
 /// nullopt: it is as inference says
-std::optional<llvm::StringRef> run_time_lod(llvm::StringRef op_type);
+std::optional<llvm::StringRef> run_time_lod(llvm::StringRef op_type, llvm::StringRef output);
 
 }  // namespace millrace::kernels

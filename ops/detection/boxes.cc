@@ -24,7 +24,9 @@ Status infer_box_coder(InferContext& ctx) {
     MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "TargetBox", 2, 2));
     const Dims dims = {target.has_shape ? target.dims[0] : -1, prior.has_shape ? prior.dims[0] : -1,
                        4};
-    ctx.set_output("OutputBox", tensor_meta(target.dtype, dims, target.lod_level));
+    VarMeta out = tensor_meta(target.dtype, dims, target.lod_level);
+    out.lod = target.lod;
+    ctx.set_output("OutputBox", std::move(out));
     return Ok();
   }
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "TargetBox", 3, 3));
@@ -35,7 +37,12 @@ Status infer_box_coder(InferContext& ctx) {
     return ctx.error("dim {} of TargetBox {} must be the number of boxes of PriorBox {}", across,
                      dims_text(target.dims), dims_text(prior.dims));
   }
-  ctx.set_output("OutputBox", target);
+  VarMeta out = target;
+  if (axis == 1) {
+    out.lod_level = prior.lod_level;
+    out.lod = prior.lod;
+  }
+  ctx.set_output("OutputBox", std::move(out));
   return Ok();
 }
 

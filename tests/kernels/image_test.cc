@@ -7,6 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
+using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -48,6 +49,34 @@ TEST(GridSampler, PointsThatAreNoNumbersReadNothing) {
       .out("Output");
   ASSERT_EQ(op.run_text(), "ok");
   EXPECT_THAT(op.values("Output0"), ElementsAre(0, 0));
+}
+
+// 5 * 0.5 is no integer: the scale sets where the elements of Out stand, not the two sizes.
+TEST(Interp, AScaleIsTheDistanceOfTheCubicOp) {
+  RunOp op("bicubic_interp_v2");
+  op.in("X", {1, 1, 5, 1}, {0, 1, 4, 9, 16}, DType::kFloat64).out("Out");
+  op.attr("scale", std::vector<float>{0.5F, 1.0F}).attr("align_corners", false);
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(DoubleEq(0.21875), DoubleEq(6.125)));
+}
+
+TEST(BoxCoder, LodIsThatOfTheRows) {
+  const Lod priors({{0, 3, 4}});
+  const Lod targets({{0, 1, 3}});
+  RunOp encode("box_coder");
+  encode.in("PriorBox", {4, 4}, waves(16), DType::kFloat32, priors)
+      .in("TargetBox", {3, 4}, waves(12), DType::kFloat32, targets)
+      .out("OutputBox");
+  ASSERT_EQ(encode.run_text(), "ok");
+  EXPECT_EQ(encode.tensor("OutputBox0").lod(), targets);
+  RunOp decode("box_coder");
+  decode.in("PriorBox", {4, 4}, waves(16), DType::kFloat32, priors)
+      .in("TargetBox", {4, 2, 4}, waves(32), DType::kFloat32, Lod({{0, 2, 4}}))
+      .out("OutputBox")
+      .attr("code_type", "decode_center_size")
+      .attr("axis", 1);
+  ASSERT_EQ(decode.run_text(), "ok");
+  EXPECT_EQ(decode.tensor("OutputBox0").lod(), priors);
 }
 
 TEST(RoiPool, RegionsOfMoreImagesThanThereAreAreRefused) {

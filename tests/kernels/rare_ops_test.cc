@@ -286,6 +286,47 @@ TEST(RunTimeLod, IsNotWhatProgramsDeclare) {
   EXPECT_EQ(mul.tensor("Out0").lod(), lod);
 }
 
+TEST(RunTimeLod, StaysWhereRowsChange) {
+  const Lod lod({{0, 1, 4}});
+  RunOp shape("reshape2");
+  shape.in("X", {4, 3}, {1}, DType::kFloat32, lod).out("Out").out("XShape").ints("shape", {6, 2});
+  ASSERT_EQ(shape.run_text(), "ok");
+  EXPECT_EQ(shape.tensor("Out0").lod(), lod);
+  RunOp pick("gather_nd");
+  pick.in("X", {4, 3}, {1}, DType::kFloat32, lod)
+      .in("Index", {2, 1}, {3, 0}, DType::kInt64)
+      .out("Out");
+  ASSERT_EQ(pick.run_text(), "ok");
+  EXPECT_EQ(pick.tensor("Out0").lod(), lod);
+  RunOp share("accuracy");
+  share.in("Out", {4, 1}, {1}, DType::kFloat32, lod)
+      .in("Indices", {4, 1}, {1}, DType::kInt64)
+      .in("Label", {4, 1}, {1}, DType::kInt64)
+      .out("Accuracy")
+      .out("Correct")
+      .out("Total");
+  ASSERT_EQ(share.run_text(), "ok");
+  EXPECT_EQ(share.tensor("Accuracy0").lod(), lod);
+  EXPECT_TRUE(share.tensor("Total0").lod().empty());
+}
+
+TEST(RunTimeLod, IsDroppedByGradients) {
+  const Lod lod({{0, 1, 3}});
+  RunOp product("matmul");
+  product.in("X", {3, 2}, {1}, DType::kFloat32, lod).in("Y", {2, 2}, {1}).out("Out");
+  ASSERT_TRUE(product.run_with_grad({"X"}).ok());
+  EXPECT_EQ(product.tensor("Out0").lod(), lod);
+  EXPECT_TRUE(product.tensor("X0@GRAD").lod().empty());
+  RunOp choice("where");
+  choice.in("Condition", {3}, {1, 0, 1}, DType::kBool, lod)
+      .in("X", {3}, {1}, DType::kFloat32, Lod({{0, 2, 3}}))
+      .in("Y", {3}, {2})
+      .out("Out");
+  ASSERT_TRUE(choice.run_with_grad({"X", "Y"}).ok());
+  EXPECT_EQ(choice.tensor("X0@GRAD").lod(), lod);
+  EXPECT_EQ(choice.tensor("Y0@GRAD").lod(), Lod({{0, 2, 3}}));
+}
+
 TEST(Linspace, HasALimit) {
   RunOp op("linspace");
   op.in("Start", {1}, {0}).in("Stop", {1}, {1}).in("Num", {1}, {2147483647}, kI32).out("Out");

@@ -93,7 +93,7 @@ StatusOr<Sizes> read_sizes(const KernelContext& ctx, const InterpAttrs& attrs,
 float distance(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   if (out <= 1) return 0.0F;
   if (attrs.align_corners) return static_cast<float>(in - 1) / static_cast<float>(out - 1);
-  if (attrs.scale_is_ratio && factor > 0) return static_cast<float>(1.0 / factor);
+  if (attrs.second && factor > 0) return static_cast<float>(1.0 / factor);
   return static_cast<float>(in) / static_cast<float>(out);
 }
 
@@ -106,7 +106,10 @@ void nearest_tap(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t
 
 void linear_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t i) {
   float place = step * static_cast<float>(i);
-  if (attrs.centres)
+  // The older ops find the place in f64, the newer ones in f32.
+  if (attrs.centres && attrs.second)
+    place = std::max(step * (static_cast<float>(i) + 0.5F) - 0.5F, 0.0F);
+  else if (attrs.centres)
     place = static_cast<float>(std::max(step * (static_cast<double>(i) + 0.5) - 0.5, 0.0));
   const int64_t first = std::min(static_cast<int64_t>(place), axis.in - 1);
   const float behind = place - static_cast<float>(first);
@@ -166,13 +169,12 @@ InterpAttrs read_interp_attrs(const KernelSetup& op) {
   attrs.method = type.startswith("nearest")   ? InterpMethod::kNearest
                  : type.startswith("bicubic") ? InterpMethod::kCubic
                                               : InterpMethod::kLinear;
-  const bool second = type.contains("_v2");
-  if (second) {
+  attrs.second = type.contains("_v2");
+  if (attrs.second) {
     attrs.scale = op.attr<std::vector<float>>("scale");
   } else if (const auto scale = op.attr<float>("scale"); scale > 0) {
     attrs.scale = {scale};
   }
-  attrs.scale_is_ratio = second && attrs.method != InterpMethod::kCubic;
   static constexpr const char* kNames[] = {"out_d", "out_h", "out_w"};
   for (size_t i = 3 - attrs.spatial; i < 3; ++i) attrs.sizes.push_back(op.attr<int64_t>(kNames[i]));
   attrs.align_corners = op.attr<bool>("align_corners");

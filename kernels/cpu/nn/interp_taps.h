@@ -17,8 +17,8 @@ struct InterpAttrs {
   std::vector<float> scale;  ///< one, or one for each spatial dim; empty: sizes decide
   Dims sizes;                ///< of the attributes, by spatial dim
   bool align_corners = true;
-  bool centres = false;         ///< pixels are squares: align_mode 0 without align_corners
-  bool scale_is_ratio = false;  ///< of the v2 ops: a given scale, not the sizes, sets the distance
+  bool centres = false;  ///< pixels are squares: align_mode 0 without align_corners
+  bool second = false;   ///< a v2 op: a given scale, not the sizes, sets the distance
   bool channels_last = false;
   ArgIndex out_size;
   ArgRange size_tensors;
