@@ -23,6 +23,17 @@ constexpr int kDataTag = 1;
 constexpr int kRollTag = 2;
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30U;  // MPI counts in int
 constexpr int kTestsBetweenLooks = 512;
+// MPI hands on messages up to about 4 KiB at once, header included; longer ones cost a round trip
+// first. So what is short travels in such pieces, what is long in pieces that stay in a cache.
+constexpr int64_t kPieceBytes = 3584;
+constexpr int64_t kLongestInPieces = 32 << 10;
+constexpr int64_t kSegmentBytes = 256 << 10;
+// Segments that may arrive before the first of them is used.
+constexpr int64_t kAhead = 4;
+
+int64_t segment_of(int64_t bytes) {
+  return bytes <= kLongestInPieces ? kPieceBytes : kSegmentBytes;
+}
 // The ranks that are left say so within this time.
 constexpr auto kRollTime = std::chrono::milliseconds(1000);
 
@@ -79,12 +90,51 @@ class MpiGroup final : public PairwiseGroup {
     return Ok();
   }
 
-  Status wait(MPI_Request (&requests)[2], const Exchange& bytes) {
+  // Everything is on its way before the first wait.
+  Status exchange_segments(const Exchange& bytes, Arrived arrived) override {
+    const int64_t in_bytes = bytes.from < 0 ? 0 : bytes.in_bytes;
+    const int64_t segment = segment_of(in_bytes);
+    const int64_t segments = (in_bytes + segment - 1) / segment;
+    const int64_t ahead = std::min(segments, segment == kPieceBytes ? segments : kAhead);
+    landing_.resize(static_cast<size_t>(ahead * segment));
+    receives_.assign(static_cast<size_t>(ahead), MPI_REQUEST_NULL);
+    const auto place = [&](int64_t i) { return landing_.data() + i % ahead * segment; };
+    const auto length = [&](int64_t i) { return std::min(segment, in_bytes - i * segment); };
+    const auto receive = [&](int64_t i) {
+      return check(MPI_Irecv(place(i), static_cast<int>(length(i)), MPI_BYTE, bytes.from, kDataTag,
+                             communicator_, &receives_[static_cast<size_t>(i % ahead)]),
+                   "MPI_Irecv");
+    };
+    for (int64_t i = 0; i < ahead; ++i) MILLRACE_RETURN_IF_ERROR(receive(i));
+    MILLRACE_RETURN_IF_ERROR(send_segments(bytes));
+    for (int64_t i = 0; i < segments; ++i) {
+      MILLRACE_RETURN_IF_ERROR(wait({&receives_[static_cast<size_t>(i % ahead)], 1}, bytes));
+      MILLRACE_RETURN_IF_ERROR(arrived(i * segment, place(i), length(i)));
+      if (i + ahead < segments) MILLRACE_RETURN_IF_ERROR(receive(i + ahead));
+    }
+    return wait(sends_, bytes);
+  }
+
+  Status send_segments(const Exchange& bytes) {
+    sends_.clear();
+    const int64_t out_bytes = bytes.to < 0 ? 0 : bytes.out_bytes;
+    const int64_t segment = segment_of(out_bytes);
+    for (int64_t at = 0; at < out_bytes; at += segment) {
+      const auto length = static_cast<int>(std::min(segment, out_bytes - at));
+      MILLRACE_RETURN_IF_ERROR(check(MPI_Isend(bytes.out + at, length, MPI_BYTE, bytes.to, kDataTag,
+                                               communicator_, &sends_.emplace_back()),
+                                     "MPI_Isend"));
+    }
+    return Ok();
+  }
+
+  Status wait(llvm::MutableArrayRef<MPI_Request> requests, const Exchange& bytes) {
     Clock::time_point deadline{};
     for (int tests = 1;; ++tests) {
       int done = 0;
-      MILLRACE_RETURN_IF_ERROR(
-          check(MPI_Testall(2, requests, &done, MPI_STATUSES_IGNORE), "MPI_Testall"));
+      MILLRACE_RETURN_IF_ERROR(check(MPI_Testall(static_cast<int>(requests.size()), requests.data(),
+                                                 &done, MPI_STATUSES_IGNORE),
+                                     "MPI_Testall"));
       if (done != 0) return Ok();
       if (tests % kTestsBetweenLooks != 0) continue;
       const Clock::time_point now = Clock::now();
@@ -164,6 +214,9 @@ class MpiGroup final : public PairwiseGroup {
 
   MPI_Comm communicator_;
   bool owns_mpi_;
+  std::vector<std::byte> landing_;
+  std::vector<MPI_Request> receives_;
+  std::vector<MPI_Request> sends_;
 };
 
 // MPI loads components that take its functions from the program. This module was loaded without

@@ -24,19 +24,42 @@ std::vector<int64_t> cut(int64_t count, int pieces) {
 
 }  // namespace
 
-// Partners combine in the same order, so all ranks get the same bits.
+Status PairwiseGroup::exchange_segments(const Exchange& bytes, Arrived arrived) {
+  scratch_.resize(static_cast<size_t>(kSegmentBytes));
+  const int64_t out_bytes = bytes.to < 0 ? 0 : bytes.out_bytes;
+  const int64_t in_bytes = bytes.from < 0 ? 0 : bytes.in_bytes;
+  for (int64_t at = 0; at < std::max(out_bytes, in_bytes); at += kSegmentBytes) {
+    const int64_t sent = std::clamp<int64_t>(out_bytes - at, 0, kSegmentBytes);
+    const int64_t received = std::clamp<int64_t>(in_bytes - at, 0, kSegmentBytes);
+    MILLRACE_RETURN_IF_ERROR(exchange({bytes.out + at, sent, sent > 0 ? bytes.to : -1,
+                                       scratch_.data(), received, received > 0 ? bytes.from : -1}));
+    if (received > 0) MILLRACE_RETURN_IF_ERROR(arrived(at, scratch_.data(), received));
+  }
+  return Ok();
+}
+
+// Partners combine in the same order, so all ranks get the same bits. What is sent must stay until
+// it has gone, so results are written where they are sent from in the next round.
 Status PairwiseGroup::reduce_by_doubling(DType dtype, std::byte* data, int64_t count,
                                          Reduction reduction) {
-  const int64_t bytes = count * dtype_size(dtype);
-  scratch_.resize(static_cast<size_t>(bytes));
+  const int64_t size_of = dtype_size(dtype);
+  const int64_t bytes = count * size_of;
+  sums_.resize(static_cast<size_t>(bytes));
+  std::byte* from = data;
+  std::byte* to = sums_.data();
   for (int distance = 1; distance < size(); distance *= 2) {
     const int partner = rank() ^ distance;
-    MILLRACE_RETURN_IF_ERROR(exchange({data, bytes, partner, scratch_.data(), bytes, partner}));
-    const std::byte* parts[2] = {data, scratch_.data()};
-    if (partner < rank()) std::swap(parts[0], parts[1]);
-    std::byte* const results[1] = {data};
-    MILLRACE_RETURN_IF_ERROR(kernels::reduce_parts(dtype, reduction, parts, results, count));
+    const auto combine = [&](int64_t at, const std::byte* other, int64_t length) {
+      const std::byte* parts[2] = {from + at, other};
+      if (partner < rank()) std::swap(parts[0], parts[1]);
+      std::byte* const results[1] = {to + at};
+      return kernels::reduce_parts(dtype, reduction, parts, results, length / size_of);
+    };
+    MILLRACE_RETURN_IF_ERROR(
+        exchange_segments({from, bytes, partner, nullptr, bytes, partner}, combine));
+    std::swap(from, to);
   }
+  if (from != data) std::memcpy(data, from, static_cast<size_t>(bytes));
   return Ok();
 }
 
@@ -44,26 +67,21 @@ Status PairwiseGroup::reduce_by_doubling(DType dtype, std::byte* data, int64_t c
 Status PairwiseGroup::combine_ring(DType dtype, std::byte* data, const std::vector<int64_t>& starts,
                                    Reduction reduction) {
   const int64_t size_of = dtype_size(dtype);
-  const int64_t segment = kSegmentBytes / size_of;
-  scratch_.resize(static_cast<size_t>(segment * size_of));
   for (int step = 1; step < size(); ++step) {
     const auto out = static_cast<size_t>(neighbour(-step));
     const auto in = static_cast<size_t>(neighbour(-step - 1));
-    const int64_t out_count = starts[out + 1] - starts[out];
-    const int64_t in_count = starts[in + 1] - starts[in];
-    const int64_t longest = std::max(out_count, in_count);
-    for (int64_t at = 0; at < longest; at += segment) {
-      const int64_t sent = std::clamp<int64_t>(out_count - at, 0, segment);
-      const int64_t received = std::clamp<int64_t>(in_count - at, 0, segment);
-      MILLRACE_RETURN_IF_ERROR(exchange({data + (starts[out] + at) * size_of, sent * size_of,
-                                         sent > 0 ? neighbour(1) : -1, scratch_.data(),
-                                         received * size_of, received > 0 ? neighbour(-1) : -1}));
-      if (received == 0) continue;
-      std::byte* const own = data + (starts[in] + at) * size_of;
-      const std::byte* const parts[2] = {scratch_.data(), own};
-      std::byte* const results[1] = {own};
-      MILLRACE_RETURN_IF_ERROR(kernels::reduce_parts(dtype, reduction, parts, results, received));
-    }
+    const int64_t sent = (starts[out + 1] - starts[out]) * size_of;
+    const int64_t received = (starts[in + 1] - starts[in]) * size_of;
+    std::byte* const own = data + starts[in] * size_of;
+    const auto combine = [&](int64_t at, const std::byte* other, int64_t length) {
+      const std::byte* const parts[2] = {other, own + at};
+      std::byte* const results[1] = {own + at};
+      return kernels::reduce_parts(dtype, reduction, parts, results, length / size_of);
+    };
+    MILLRACE_RETURN_IF_ERROR(
+        exchange_segments({data + starts[out] * size_of, sent, sent > 0 ? neighbour(1) : -1,
+                           nullptr, received, received > 0 ? neighbour(-1) : -1},
+                          combine));
   }
   return Ok();
 }

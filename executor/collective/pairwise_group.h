@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include <llvm/ADT/STLFunctionalExtras.h>
+
 #include "executor/collective/collective_group.h"
 
 namespace millrace::executor {
@@ -24,6 +26,13 @@ class PairwiseGroup : public CollectiveGroup {
   };
   /// Moves the bytes and waits until both directions are done. Errors: kDistributed.
   virtual Status exchange(const Exchange& bytes) = 0;
+  /// What has arrived of the incoming bytes: where it belongs among them, and where it stands until
+  /// the function returns.
+  using Arrived = llvm::function_ref<Status(int64_t at, const std::byte* data, int64_t bytes)>;
+  /// The same, where what comes in is used once: it arrives in segments, multiples of 64 bytes but
+  /// for the last one, in their order, in memory of the group; `in` is not used. Errors: those of
+  /// exchange() and of the function.
+  virtual Status exchange_segments(const Exchange& bytes, Arrived arrived);
 
   Status do_all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) override;
   Status do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
@@ -44,6 +53,7 @@ class PairwiseGroup : public CollectiveGroup {
   Status gather_ring(std::byte* data, const std::vector<int64_t>& starts, int64_t element_bytes);
 
   std::vector<std::byte> scratch_;
+  std::vector<std::byte> sums_;
   std::vector<std::byte> copy_;
 };
 

@@ -21,9 +21,11 @@ void sum_two_in_place(T* a, T* b, int64_t count) {
   }
 }
 
+// The result may be one of the parts.
 template <typename T>
-void sum_two_apart(const T* a, const T* b, T* __restrict result, int64_t count) {
+void sum_two(const T* a, const T* b, T* result, int64_t count) {
   using C = Compute<T>;
+#pragma GCC ivdep
   for (int64_t i = 0; i < count; ++i)
     result[i] = static_cast<T>(static_cast<C>(a[i]) + static_cast<C>(b[i]));
 }
@@ -56,10 +58,9 @@ Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
       sum_two_in_place(reinterpret_cast<T*>(results[0]), reinterpret_cast<T*>(results[1]), count);
       return Ok();
     }
-    if (parts.size() == 2 && results.size() == 1 && parts[0] != results[0] &&
-        parts[1] != results[0]) {
-      sum_two_apart(reinterpret_cast<const T*>(parts[0]), reinterpret_cast<const T*>(parts[1]),
-                    reinterpret_cast<T*>(results[0]), count);
+    if (parts.size() == 2 && results.size() == 1) {
+      sum_two(reinterpret_cast<const T*>(parts[0]), reinterpret_cast<const T*>(parts[1]),
+              reinterpret_cast<T*>(results[0]), count);
       return Ok();
     }
     for (int64_t begin = 0; begin < count; begin += kBlock)
