@@ -49,6 +49,7 @@ function(millrace_find_plain target header library required)
   endif()
 endfunction()
 millrace_find_plain(zip zip.h zip REQUIRED)
+millrace_find_plain(zlib zlib.h z REQUIRED)
 millrace_find_plain(xxhash xxhash.h xxhash REQUIRED)
 millrace_find_plain(zstd zstd.h zstd "")
 # Optional parts: collectives between processes, tables larger than memory, metrics. Code that needs one asks if(TARGET gloo).

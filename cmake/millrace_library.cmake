@@ -109,15 +109,32 @@ function(millrace_uses_modules target)
   endforeach()
 endfunction()
 
-# Executable <build>/tools/<name>, installed into bin/.
+# Executable <build>/tools/<name>: a main for the function of tools/verbs.h that has its name with _ for -. Its objects go into
+# the program millrace, too, which is installed for all of them; APART: it is installed as a program of its own.
 function(millrace_tool name)
-  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
-  add_executable(${name} ${arg_SRCS})
+  cmake_parse_arguments(arg "APART" "" "SRCS;DEPS" ${ARGN})
+  string(REPLACE - _ verb ${name})
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc CONTENT
+"#include \"tools/verbs.h\"
+
+int main(int argc, char** argv) {
+  return millrace::tools::@verb@(argc, argv);
+}
+" @ONLY)
+  add_library(${name}-verb OBJECT ${arg_SRCS})
+  millrace_flags(${name}-verb)
+  target_link_libraries(${name}-verb PUBLIC ${arg_DEPS})
+  add_executable(${name} ${PROJECT_BINARY_DIR}/generated/${verb}_main.cc)
   millrace_uses_modules(${name} ${arg_DEPS})
   millrace_flags(${name})
-  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  target_link_libraries(${name} PRIVATE ${name}-verb)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools)
-  install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  set_property(GLOBAL APPEND PROPERTY MILLRACE_TOOLS ${name})
+  if(arg_APART)
+    install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  else()
+    set_property(GLOBAL APPEND PROPERTY MILLRACE_VERBS ${name})
+  endif()
 endfunction()
 
 # GoogleTest program; each of its cases is one ctest entry. It runs in the repository root and finds

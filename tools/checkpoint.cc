@@ -1,9 +1,9 @@
 // checkpoint: list, show, verify, cut anew, convert, export, compare and remove checkpoints.
 
 #include "tools/checkpoint/options.h"
+#include "tools/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;
+int millrace::tools::checkpoint(int argc, char** argv) {
   Tool tool({.name = "checkpoint",
              .purpose = "look after checkpoints and parameter files",
              .examples = {"checkpoint list ckpt", "checkpoint show ckpt fc_0.w_0",

@@ -12,6 +12,7 @@
 #include "framework/diff/report.h"
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
+#include "tools/verbs.h"
 
 namespace millrace::tools {
 namespace {
@@ -111,8 +112,7 @@ StatusOr<int> compare(Tool& tool, const DiffFlags& flags) {
 }  // namespace
 }  // namespace millrace::tools
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;
+int millrace::tools::diff_program(int argc, char** argv) {
   Tool tool({.name = "diff-program",
              .purpose = "say where two programs differ",
              .examples = {"diff-program before/__model__ after/__model__",

@@ -16,6 +16,7 @@
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
 #include "tools/inspect/params.h"
+#include "tools/verbs.h"
 
 namespace millrace::tools {
 namespace {
@@ -185,8 +186,7 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
 }  // namespace
 }  // namespace millrace::tools
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;
+int millrace::tools::inspect_program(int argc, char** argv) {
   Tool tool({.name = "inspect-program",
              .purpose = "print, draw and check a program",
              .examples = {"inspect-program __model__",

@@ -4,6 +4,7 @@
 
 #include "framework/base/file.h"
 #include "tools/common/tool.h"
+#include "tools/verbs.h"
 
 namespace millrace::tools {
 namespace {
@@ -32,8 +33,7 @@ StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
 }  // namespace
 }  // namespace millrace::tools
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::job_report(int argc, char** argv) {
   Tool tool({.name = "job-report",
              .purpose = "write a page about a job of trainers and parameter servers that has run",
              .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html"},

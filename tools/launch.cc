@@ -3,9 +3,9 @@
 #include "tools/launch/launch.h"
 
 #include "tools/common/tool.h"
+#include "tools/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::launch(int argc, char** argv) {
   Tool tool({.name = "launch",
              .purpose = "start the processes of a job, watch them, end them together",
              .examples = {"launch --nproc_per_node 2 -- run-program --program main.pb ...",

@@ -1,9 +1,9 @@
 // pserver: one parameter server of a transpiled job.
 
 #include "tools/ps/run_server.h"
+#include "tools/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::pserver(int argc, char** argv) {
   Tool tool({.name = "pserver",
              .purpose = "serve the parameters of a transpiled job to its trainers",
              .examples = {"pserver --program OUT/pserver_0/__model__ --startup "

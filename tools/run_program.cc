@@ -6,9 +6,9 @@
 #include "tools/run/options.h"
 #include "tools/run/roles.h"
 #include "tools/run/run_once.h"
+#include "tools/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::run_program(int argc, char** argv) {
   Tool tool({.name = "run-program",
              .purpose = "run a program: inference, training, timing",
              .examples = {"run-program --model-dir MODEL --feed x=x.npy --output out.npz",

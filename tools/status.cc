@@ -4,6 +4,7 @@
 #include "tools/common/tool.h"
 #include "tools/ps/etcd.h"
 #include "tools/ps/server_status.h"
+#include "tools/verbs.h"
 
 namespace millrace::tools {
 namespace {
@@ -85,8 +86,7 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
 }  // namespace
 }  // namespace millrace::tools
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::status(int argc, char** argv) {
   Tool tool({.name = "status",
              .purpose = "ask the servers of a job what they are doing",
              .examples = {"status --pservers 127.0.0.1:6174,127.0.0.1:6175"},

@@ -4,9 +4,9 @@
 #include "tools/transpile/minimize.h"
 #include "tools/transpile/run_passes.h"
 #include "tools/transpile/tune_allocator.h"
+#include "tools/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace millrace::tools;  // NOLINT(google-build-using-namespace): one short main
+int millrace::tools::transpile_program(int argc, char** argv) {
   tune_allocator();
   Tool tool(
       {.name = "transpile-program",

@@ -35,6 +35,7 @@ THIRD_PARTY = {
     "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
     "zstd": (r"^zstd", "io ps", ""),
     "libzip": (r"^zip\.h$", "io", ""),
+    "zlib": (r"^zlib\.h$", "io tests", ""),
     "xxHash": (r"^xxh(ash|_x86dispatch)", "io ps transpiler kernels", ""),
     "NCCL": (r"^nccl", "executor", ""),
     "Gloo": (r"^gloo/", "executor bench", ""),

@@ -101,6 +101,33 @@ TEST_F(ToolTest, HelpFitsEightyColumnsAndShowsDefaults) {
   EXPECT_TRUE(rare);
 }
 
+TEST_F(ToolTest, ManualPageShowsEveryOption) {
+  const Result result = run({"--manual"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.out, HasSubstr(".TH \"TOY-TOOL\" 1"));
+  EXPECT_THAT(result.out, HasSubstr(".SS Cluster\n.TP\n.B \\-\\-trainers"));
+  EXPECT_THAT(result.out, HasSubstr("\\-\\-wait\\-port"));  // rare ones, too
+  EXPECT_THAT(result.out, HasSubstr(".TP\n1\nthe answer is no"));
+}
+
+TEST_F(ToolTest, CompletionsKnowTheOptions) {
+  const Result bash = run({"--bash-completion"});
+  EXPECT_EQ(bash.code, 0);
+  const std::string script = file("toy", bash.out);
+  const std::string asked = file("asked", ". " + script +
+                                              "\nCOMP_WORDS=(toy-tool --tr) COMP_CWORD=1\n"
+                                              "_toy_tool; echo ${COMPREPLY[*]}\n");
+  std::string said(64, '\0');
+  FILE* const pipe = popen(("bash " + asked).c_str(), "r");  // NOLINT(cert-env33-c): a test
+  ASSERT_NE(pipe, nullptr);
+  said.resize(std::fread(said.data(), 1, said.size(), pipe));
+  EXPECT_EQ(pclose(pipe), 0);
+  EXPECT_EQ(said, "--trainers\n");
+  const Result zsh = run({"--zsh-completion"});
+  EXPECT_THAT(zsh.out, HasSubstr("#compdef toy-tool"));
+  EXPECT_THAT(zsh.out, HasSubstr("'*--trainers=[number of trainers]:"));
+}
+
 TEST_F(ToolTest, VersionAsJson) {
   EXPECT_THAT(run({"--version"}).out, HasSubstr("toy-tool 0."));
   const json facts = json::parse(run({"--version", "--json"}).out);

@@ -57,11 +57,33 @@ void append_entry(std::string& out, const std::string& label, const std::string&
   append_wrapped(out, text, kTextColumn, kTextColumn);
 }
 
+void append_groups(std::string& out, const CLI::App& app,
+                   const std::function<bool(const CLI::Option&)>& hidden) {
+  for (const std::string& group : option_groups(app)) {
+    std::string entries;
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->get_group() != group || hidden(*option)) continue;
+      append_entry(entries, option_label(*option), option_text(*option));
+    }
+    if (!entries.empty() && !group.empty()) out += fmt::format("\n{}:\n{}", group, entries);
+  }
+}
+
+void append_exit_codes(std::string& out, const ToolInfo& info) {
+  out += "\nExit codes:\n";
+  for (const auto& [code, text] : exit_code_texts(info)) {
+    out += fmt::format("  {:>3}  ", code);
+    append_wrapped(out, text, 7, 7);
+  }
+}
+
+}  // namespace
+
 bool is_flag(const CLI::Option& option) {
   return option.get_expected_max() == 0 || option.get_type_size_max() == 0;
 }
 
-std::string entry_text(const CLI::Option& option) {
+std::string option_text(const CLI::Option& option) {
   std::string text = option.get_description();
   const std::string fallback = option.get_default_str();
   const bool shown =
@@ -75,7 +97,7 @@ std::string entry_text(const CLI::Option& option) {
 }
 
 std::string usage_line(const ToolInfo& info, const CLI::App& app) {
-  std::string line = fmt::format("usage: {} [OPTIONS]", info.name);
+  std::string line = fmt::format("{} [OPTIONS]", info.name);
   for (const CLI::Option* option : app.get_options()) {
     if (!option->get_positional()) {
       if (option->get_required()) line += " " + option_label(*option);
@@ -89,40 +111,25 @@ std::string usage_line(const ToolInfo& info, const CLI::App& app) {
   return line;
 }
 
-void append_groups(std::string& out, const CLI::App& app,
-                   const std::function<bool(const CLI::Option&)>& hidden) {
+std::vector<std::string> option_groups(const CLI::App& app) {
   std::vector<std::string> groups;
   for (const CLI::Option* option : app.get_options()) {
     const std::string& group = option->get_group();
     if (std::find(groups.begin(), groups.end(), group) == groups.end()) groups.push_back(group);
   }
-  // What all tools have stands last.
   std::stable_partition(groups.begin(), groups.end(),
                         [](const std::string& g) { return g != "Common"; });
-  for (const std::string& group : groups) {
-    std::string entries;
-    for (const CLI::Option* option : app.get_options()) {
-      if (option->get_group() != group || hidden(*option)) continue;
-      append_entry(entries, option_label(*option), entry_text(*option));
-    }
-    if (!entries.empty() && !group.empty()) out += fmt::format("\n{}:\n{}", group, entries);
-  }
+  return groups;
 }
 
-void append_exit_codes(std::string& out, const ToolInfo& info) {
+std::map<int, std::string> exit_code_texts(const ToolInfo& info) {
   std::map<int, std::string> codes = {
       {0, "done"},        {2, "wrong usage"},
       {3, "bad input"},   {6, "out of a resource, or the system refused"},
       {7, "unsupported"}, {70, "a bug of millrace"}};
   for (const auto& [code, text] : info.exit_codes) codes[code] = text;
-  out += "\nExit codes:\n";
-  for (const auto& [code, text] : codes) {
-    out += fmt::format("  {:>3}  ", code);
-    append_wrapped(out, text, 7, 7);
-  }
+  return codes;
 }
-
-}  // namespace
 
 std::string option_label(const CLI::Option& option) {
   if (option.get_positional() && option.get_lnames().empty()) return option.get_name(true);
@@ -143,7 +150,7 @@ std::string option_label(const CLI::Option& option) {
 std::string help_text(const ToolInfo& info, const CLI::App& app,
                       const std::function<bool(const CLI::Option&)>& hidden) {
   std::string out = fmt::format("{} - {}\n\n", info.name, info.purpose);
-  const std::string usage = usage_line(info, app);
+  const std::string usage = "usage: " + usage_line(info, app);
   append_wrapped(out, usage, 0, 4);
   append_groups(out, app, hidden);
   for (const std::string& note : info.notes) {

@@ -12,6 +12,7 @@
 #include "framework/base/version.h"
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
+#include "tools/common/pages.h"
 
 namespace millrace::tools {
 namespace {
@@ -81,6 +82,13 @@ void Tool::add_common_options() {
            ->check(CLI::IsMember({"text", "json"}).description("")));
   rare(app_.add_flag("--print-config", print_config_,
                      "show every setting and where it comes from, then stop")
+           ->configurable(false));
+  rare(app_.add_flag("--bash-completion", want_bash_completion_,
+                     "print a script that completes options in bash, then stop")
+           ->configurable(false));
+  rare(app_.add_flag("--zsh-completion", want_zsh_completion_, "the same for zsh")
+           ->configurable(false));
+  rare(app_.add_flag("--manual", want_manual_, "print the page for man(1), then stop")
            ->configurable(false));
 }
 
@@ -178,14 +186,17 @@ Status Tool::parse(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) arguments_.push_back(with_dashes(app_, argv[i]));
   // --json and -q shape how errors of the command line itself are shown.
   common_.json = on_command_line(*app_.get_option("--json"));
-  for (const char* flag : {"--help", "--help-all", "--version"}) {
-    const CLI::Option& option = *app_.get_option(flag);
-    bool& want = std::string_view(flag) == "--help"       ? want_help_
-                 : std::string_view(flag) == "--help-all" ? want_help_all_
-                                                          : want_version_;
-    want = on_command_line(option);
+  // These need nothing else, not even what is required.
+  const std::pair<const char*, bool*> alone[] = {
+      {"--help", &want_help_},       {"--help-all", &want_help_all_},
+      {"--version", &want_version_}, {"--bash-completion", &want_bash_completion_},
+      {"--manual", &want_manual_},   {"--zsh-completion", &want_zsh_completion_}};
+  bool any = false;
+  for (const auto& [flag, want] : alone) {
+    *want = on_command_line(*app_.get_option(flag));
+    any = any || *want;
   }
-  if (want_help_ || want_help_all_ || want_version_) return Ok();
+  if (any) return Ok();
   try {
     std::vector<std::string> reversed(arguments_.rbegin(), arguments_.rend());
     app_.parse(reversed);
@@ -210,6 +221,12 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
       text = help(want_help_all_);
     } else if (want_version_) {
       text = version();
+    } else if (want_manual_) {
+      text = manual_page(info_, app_, std::string(version_info().version));
+    } else if (want_bash_completion_) {
+      text = bash_completion(info_, app_);
+    } else if (want_zsh_completion_) {
+      text = zsh_completion(info_, app_);
     } else if (print_config_) {
       text = effective_config();
     } else {

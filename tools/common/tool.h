@@ -16,8 +16,8 @@
 
 /// What all command-line tools share. A tool looks like this:
 ///
-///   int main(int argc, char** argv) {
-///     millrace::tools::Tool tool({.name = "diff-program", .purpose = "compare two programs",
+///   int millrace::tools::diff_program(int argc, char** argv) {  // see tools/verbs.h
+///     Tool tool({.name = "diff-program", .purpose = "compare two programs",
 ///     ...}); Options options;                                            // the tool's own struct
 ///     tool.app().add_option("A", options.a, "first program")->required();
 ///     tool.app().add_flag("--strict", options.strict, "...")->group("Comparison");
@@ -104,6 +104,9 @@ class Tool {
   bool want_help_ = false;
   bool want_help_all_ = false;
   bool want_version_ = false;
+  bool want_manual_ = false;
+  bool want_bash_completion_ = false;
+  bool want_zsh_completion_ = false;
   bool print_config_ = false;
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 using executor::NamedValues;
 
+constexpr int64_t kBatchSize = 64;  // of --data
+
 }  // namespace
 
 StatusOr<std::vector<NamedValues>> split_steps(NamedValues members, int64_t steps,
@@ -41,20 +43,34 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
   feeder.seed_ = seed;
   feeder.steps_ = options.steps;
   MILLRACE_ASSIGN_OR_RETURN(feeder.fixed_, read_feeds(options, program));
-  if (!options.data.empty() && !options.feed_steps.empty())
-    return Status(StatusCode::kUsage, "--data and --feed-steps: give one of them");
+  const int sources = static_cast<int>(!options.data.empty()) +
+                      static_cast<int>(!options.feed_steps.empty()) +
+                      static_cast<int>(!options.files.empty());
+  if (sources > 1)
+    return Status(StatusCode::kUsage, "--data, --files and --feed-steps: give one of them");
   if (!options.feed_steps.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
     MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_,
                               split_steps(std::move(all), options.steps, options.feed_steps));
   }
-  if (options.data.empty()) return feeder;
+  if (!options.files.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(feeder.slots_, SlotData::open(options, seed, program));
+    feeder.epochs_ = options.epochs;
+    feeder.steps_ = std::max<int64_t>(feeder.slots_->steps(), 0);
+    feeder.limit_steps(options.max_steps);
+    return feeder;
+  }
+  if (options.data.empty()) {
+    feeder.limit_steps(options.max_steps);
+    return feeder;
+  }
   MILLRACE_ASSIGN_OR_RETURN(feeder.data_, DataSet::read(options.data, options.columns, program));
   const int64_t rows = feeder.data_->rows();
-  feeder.batch_size_ = std::min(options.batch_size, rows);
+  feeder.batch_size_ = std::min(options.batch_size > 0 ? options.batch_size : kBatchSize, rows);
   feeder.epochs_ = options.epochs;
   feeder.steps_per_epoch_ = (rows + feeder.batch_size_ - 1) / feeder.batch_size_;
   feeder.steps_ = feeder.steps_per_epoch_ * options.epochs;
+  feeder.limit_steps(options.max_steps);
   feeder.shuffle_ = options.shuffle;
   feeder.order_.resize(static_cast<size_t>(rows));
   std::iota(feeder.order_.begin(), feeder.order_.end(), 0);
@@ -62,7 +78,13 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
 }
 
 int64_t Feeder::epoch(int64_t step) const {
+  if (slots_ != nullptr) return slots_->epoch();
   return has_data() ? step / steps_per_epoch_ + 1 : 0;
+}
+
+// --max-steps; 0 is none.
+void Feeder::limit_steps(int64_t limit) {
+  if (limit > 0 && (steps_ == 0 || steps_ > limit)) steps_ = limit;
 }
 
 // Puts the feeds of a step in place, or back: the step may be asked for again.
@@ -79,13 +101,20 @@ void Feeder::shuffle(int64_t epoch) {
   for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
 }
 
-void Feeder::go_to(int64_t step) {
-  if (!has_data()) return;
+Status Feeder::go_to(int64_t step) {
+  if (slots_ != nullptr) {
+    slots_->rewind();
+    examples_ = 0;
+    for (int64_t past = 0; past < step; ++past) MILLRACE_RETURN_IF_ERROR(feeds(past).status());
+    return Ok();
+  }
+  if (!has_data()) return Ok();
   std::iota(order_.begin(), order_.end(), 0);
   const int64_t in_epoch = step % steps_per_epoch_;
   for (int64_t past = 1; past < epoch(step); ++past) shuffle(past);
   if (in_epoch > 0) shuffle(epoch(step));
   examples_ = (epoch(step) - 1) * data_->rows() + in_epoch * batch_size_;
+  return Ok();
 }
 
 StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
@@ -94,6 +123,11 @@ StatusOr<const NamedValues*> Feeder::feeds(int64_t step) {
     fed_ = step;
     swap_step();
     return &fixed_;
+  }
+  if (slots_ != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, slots_->next(fixed_));
+    examples_ += rows;
+    return rows > 0 ? &fixed_ : nullptr;
   }
   if (!has_data()) return &fixed_;
   const int64_t in_epoch = step % steps_per_epoch_;

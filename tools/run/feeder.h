@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,42 +10,50 @@
 #include "framework/program.h"
 #include "tools/run/data_set.h"
 #include "tools/run/options.h"
+#include "tools/run/slot_data.h"
 
 namespace millrace::tools {
 
 /// What every step of a run is fed: the same values (--feed), values a step (--feed-steps), or
-/// batches of examples (--data), shuffled anew in every epoch.
+/// batches of examples (--data, --files), shuffled anew in every epoch.
 class Feeder {
  public:
   /// Errors: kUsage for options that exclude each other; those of the readers.
   static StatusOr<Feeder> open(const RunOptions& options, uint64_t seed, const Program& program);
 
-  /// Steps of the whole run.
+  /// Steps of the whole run; 0 where only the end of the files says.
   [[nodiscard]] int64_t steps() const { return steps_; }
+  /// True if the run ends before this step, as far as is known before its feeds are read.
+  [[nodiscard]] bool ends_at(int64_t step) const { return steps_ > 0 && step >= steps_; }
   /// True if every step has feeds of its own, so that results are told apart by step.
   [[nodiscard]] bool has_step_feeds() const { return !step_feeds_.empty(); }
-  [[nodiscard]] bool has_data() const { return data_.has_value(); }
+  /// True if steps are fed batches of examples.
+  [[nodiscard]] bool has_data() const { return data_.has_value() || slots_ != nullptr; }
   [[nodiscard]] int64_t epochs() const { return has_data() ? epochs_ : 0; }
-  /// Epoch of a step, from 1; 0 without --data.
+  /// Epoch of the step that was fed last, or of any with --data; from 1, 0 without examples.
   [[nodiscard]] int64_t epoch(int64_t step) const;
-  /// Examples fed up to now; 0 without --data.
+  /// Examples fed up to now; 0 without --data and --files.
   [[nodiscard]] int64_t examples() const { return examples_; }
 
-  /// Feeds of the next step; valid until the next call. Steps are asked for in order, from 0 or
-  /// where go_to() says.
+  /// Feeds of the next step; valid until the next call. Null: the files have ended. Steps are asked
+  /// for in order, from 0 or where go_to() says.
   StatusOr<const executor::NamedValues*> feeds(int64_t step);
-  /// The next step that will be asked for.
-  void go_to(int64_t step);
+  /// The next step that will be asked for. Errors: those of the files.
+  Status go_to(int64_t step);
+  /// Seconds that steps have waited for files.
+  [[nodiscard]] double waited_s() const { return slots_ == nullptr ? 0 : slots_->waited_s(); }
 
  private:
   void shuffle(int64_t epoch);
+  void limit_steps(int64_t limit);
   void swap_step();
 
   executor::NamedValues fixed_;
   int64_t fed_ = -1;  ///< step whose own feeds are in fixed_; negative: none
   std::vector<executor::NamedValues> step_feeds_;
   std::optional<DataSet> data_;
-  std::vector<int64_t> order_;  ///< rows in the order of this epoch
+  std::unique_ptr<SlotData> slots_;  ///< --files
+  std::vector<int64_t> order_;       ///< rows in the order of this epoch
   int64_t steps_ = 1;
   int64_t epochs_ = 0;
   int64_t steps_per_epoch_ = 0;

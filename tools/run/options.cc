@@ -63,6 +63,7 @@ void name_files_of_rank(RunOptions& options, int rank) {
         &options.ps.stats})
     *path = of_rank(std::move(*path), rank);
   for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
+  for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
 }
 
 void add_run_options(Tool& tool, RunOptions& options) {
@@ -93,9 +94,29 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("FILE");
   app.add_option("--columns", options.columns, "vars of a csv file: x=0:12,y=13")
       ->type_name("VAR=COLUMNS,...");
-  app.add_option("--batch-size", options.batch_size, "examples a step of --data")
+  app.add_option("--files", options.files,
+                 "examples to train on: MultiSlot text, plain, gzip or zstd; patterns like "
+                 "'part-*', - is standard input")
+      ->type_name("PATTERN,...")
+      ->delimiter(',');
+  app.add_option("--slots", options.slots,
+                 "what stands in a line of --files: {\"slots\": [{\"name\", \"type\", "
+                 "\"is_dense\", \"shape\"}, ...]}, or a list of names")
+      ->type_name("FILE.json");
+  app.add_option("--dataset", options.dataset,
+                 "queue reads --files while training, memory before it, and shuffles")
+      ->check(CLI::IsMember({"queue", "memory"}).description(""))
+      ->type_name("queue|memory");
+  app.add_option("--reader-threads", options.reader_threads, "threads that read --files")
+      ->check(CLI::Range(1, 256).description(""))
+      ->type_name("R");
+  app.add_option("--worker-threads", options.worker_threads, "threads that train on --files")
+      ->check(CLI::Range(1, 256).description(""))
+      ->type_name("T");
+  app.add_option("--batch-size", options.batch_size, "examples a step of --data and --files")
+      ->default_str("64, or that of --slots")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
-  app.add_option("--epochs", options.epochs, "how often --data is gone through")
+  app.add_option("--epochs", options.epochs, "how often --data or --files is gone through")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
   add_switch(app, "--shuffle", options.shuffle, "other order of examples in every epoch");
   app.add_option("--fetch", options.fetches,
@@ -103,6 +124,10 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("VAR,...")
       ->delimiter(',');
   app.add_option("--steps", options.steps, "how often the program runs")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+  app.add_option("--max-steps", options.max_steps, "end after so many steps")
+      ->type_name("N")
+      ->default_str("")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
   app.add_option("--save-persistables", options.save_persistables,
                  "npz with all persistable vars after the last step")

@@ -44,12 +44,18 @@ struct RunOptions {
   std::vector<std::string> lods;   ///< "x=0,2,5", a level each
   std::vector<std::string> fetches;
   std::string feed_steps;
-  std::string data;     ///< csv or npz with examples
-  std::string columns;  ///< csv: "x=0:12,y=13"
-  int64_t batch_size = 64;
+  std::string data;                ///< csv or npz with examples
+  std::string columns;             ///< csv: "x=0:12,y=13"
+  std::vector<std::string> files;  ///< patterns of MultiSlot text
+  std::string slots;               ///< what stands in its lines
+  std::string dataset = "queue";   ///< or memory
+  int reader_threads = 1;
+  int worker_threads = 1;
+  int64_t batch_size = 0;  ///< 0: what the slots file says, else 64
   int64_t epochs = 1;
   bool shuffle = true;
   int64_t steps = 1;
+  int64_t max_steps = 0;  ///< 0: no limit
   std::string progress = "auto";
   std::string curve;  ///< SVG of the first fetch over the steps
   std::string save_persistables;

@@ -43,7 +43,8 @@ std::string progress_line(const ProgressState& state, double seconds, int64_t rs
   const double rate = seconds > 0 ? static_cast<double>(state.step) / seconds : 0;
   std::string line;
   if (state.epochs > 0) line += fmt::format("epoch {}/{}  ", state.epoch, state.epochs);
-  line += fmt::format("step {}/{}", state.step, state.steps);
+  line += fmt::format("step {}", state.step);
+  if (state.steps > 0) line += fmt::format("/{}", state.steps);
   if (state.loss) line += fmt::format("  loss {:.4g}", *state.loss);
   line += fmt::format("  {:.1f} it/s", rate);
   if (state.examples > 0 && seconds > 0)

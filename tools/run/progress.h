@@ -11,8 +11,8 @@ namespace millrace::tools {
 struct ProgressState {
   int64_t epoch = 0;  ///< from 1
   int64_t epochs = 0;
-  int64_t step = 0;  ///< of the whole run, from 1
-  int64_t steps = 0;
+  int64_t step = 0;   ///< of the whole run, from 1
+  int64_t steps = 0;  ///< 0: not known
   std::optional<double> loss;
   int64_t examples = 0;  ///< seen so far
 };

@@ -31,9 +31,10 @@ Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& fee
   state.epochs = feeder.epochs();
   const bool prefixed = !feeder.has_data();
   NamedValues values;
-  if (begin > 0) feeder.go_to(begin);
-  for (int64_t step = begin; step < feeder.steps(); ++step) {
+  if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
+  for (int64_t step = begin; !feeder.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
+    if (feeds == nullptr) break;
     MILLRACE_RETURN_IF_ERROR(job.step(step, *feeds, options.fetches, values));
     state.step = step + 1;
     state.epoch = feeder.epoch(step);
@@ -42,11 +43,14 @@ Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& fee
         options.fetches.empty() ? values.end() : values.find(options.fetches.front());
     state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
     progress.update(state);
-    if (!prefixed && step + 1 < feeder.steps()) continue;
+    if (!prefixed) continue;
     for (auto& [name, value] : values)
-      results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
+      results[fmt::format("step{}/", step) + name] = std::move(value);
   }
-  if (feeder.steps() > 1) progress.finish(state);
+  if (!prefixed) results = std::move(values);
+  if (feeder.steps() != 1) progress.finish(state);
+  if (feeder.waited_s() > 0)
+    tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
   return job.finish(tool, ending);
 }
 

@@ -63,19 +63,20 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
   Outcome outcome;
   RunCheckpoints checkpoints(tool, options);
   checkpoints.begin(session, options.check_nan || !options.profile.empty() || options.op_profile);
-  const bool prefixed = !feeder.has_data() && (feeder.steps() > 1 || feeder.has_step_feeds());
+  const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
   ProgressState state;
   state.steps = feeder.steps();
   state.epochs = feeder.epochs();
   const int devices = session.parallel == nullptr ? 1 : session.parallel->device_count();
   NamedValues values;
-  for (int64_t step = 0; step < feeder.steps(); ++step) {
+  for (int64_t step = 0; !feeder.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
+    if (feeds == nullptr) break;
     if (step < session.first_step) continue;  // the feeds that a checkpoint has seen
     if (Status status = run_step(session, options, *feeds, fetches, values); !status.ok()) {
       status = std::move(status).in_file(session.name);
-      return feeder.steps() > 1 ? std::move(status).with_note(fmt::format("in step {}", step))
-                                : status;
+      return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
+                                 : status;
     }
     state.step = step + 1;
     state.epoch = feeder.epoch(step);
@@ -85,12 +86,15 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
     MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1));
-    if (!prefixed && step + 1 < feeder.steps()) continue;
+    if (!prefixed) continue;
     for (auto& [name, value] : values)
-      outcome.results[(prefixed ? fmt::format("step{}/", step) : "") + name] = std::move(value);
+      outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
   }
+  if (!prefixed) outcome.results = std::move(values);
   MILLRACE_RETURN_IF_ERROR(checkpoints.finish());
-  if (feeder.steps() > 1) progress.finish(state);
+  if (feeder.steps() != 1) progress.finish(state);
+  if (feeder.waited_s() > 0)
+    tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
   return outcome;
 }
 

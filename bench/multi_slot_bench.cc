@@ -1,0 +1,112 @@
+// How fast MultiSlot text is read: lines of 26 ids and 13 numbers, as in a click log.
+//
+//   multi_slot_bench --folder DIR [--mib 256] [--readers 1] [--runs 5] [--check]
+//
+// Writes a file into the folder, reads it through MultiSlotReader in batches of 512, and prints one
+// line of JSON: MB/s of text (median and best). Goal G9: 300 MB/s a thread.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "framework/base/file.h"
+#include "io/multi_slot/reader.h"
+
+namespace {
+
+using namespace millrace;
+
+constexpr int kIdSlots = 26;
+constexpr int kNumbers = 13;
+
+std::vector<io::Slot> slots() {
+  std::vector<io::Slot> all;
+  for (int i = 0; i < kIdSlots; ++i) all.push_back({.name = fmt::format("C{}", i)});
+  all.push_back({.name = "dense", .is_float = true, .is_dense = true, .dims = {kNumbers}});
+  all.push_back({.name = "click", .is_dense = true, .dims = {1}});
+  return all;
+}
+
+std::string text_of(size_t bytes, int64_t& lines) {
+  std::mt19937_64 random(1);
+  std::string text;
+  for (lines = 0; text.size() < bytes; ++lines) {
+    for (int i = 0; i < kIdSlots; ++i) text += fmt::format("1 {} ", random() % 1000000000);
+    text += fmt::format("{} ", kNumbers);
+    for (int i = 0; i < kNumbers; ++i)
+      text += fmt::format("{:.6f} ", static_cast<double>(random() % 2000000) * 1e-6 - 1);
+    text += fmt::format("1 {}\n", random() % 2);
+  }
+  return text;
+}
+
+// Seconds to read everything.
+StatusOr<double> read_once(const io::MultiSlotSource& source, int64_t lines) {
+  const auto begin = std::chrono::steady_clock::now();
+  io::MultiSlotReader reader(source);
+  io::SlotRows rows;
+  int64_t seen = 0;
+  while (true) {
+    MILLRACE_RETURN_IF_ERROR(reader.next(rows));
+    if (rows.rows == 0) break;
+    seen += rows.rows;
+  }
+  if (seen != lines)
+    return Status(StatusCode::kInternal, fmt::format("read {} of {} lines", seen, lines));
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("reading MultiSlot text");
+  std::string folder;
+  size_t mib = 256;
+  int readers = 1;
+  int runs = 5;
+  bool check = false;
+  app.add_option("--folder", folder, "where the file goes")->required();
+  app.add_option("--mib", mib, "size of the text")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--readers", readers, "files and threads")->check(CLI::Range(1, 64));
+  app.add_option("--runs", runs, "how often")->check(CLI::Range(1, 100));
+  app.add_flag("--check", check, "small and once: only that everything works");
+  CLI11_PARSE(app, argc, argv);
+  if (check) {
+    mib = 1;
+    runs = 1;
+  }
+  io::MultiSlotSource source;
+  source.slots = slots();
+  source.batch_size = 512;
+  source.readers = readers;
+  int64_t lines = 0;
+  const std::string text = text_of((mib << 20U) / static_cast<size_t>(readers), lines);
+  const std::string path = folder + "/multi_slot_bench.txt";
+  if (const Status status = write_file_atomically(path, text, Replace::kYes, Flush::kNo);
+      !status.ok()) {
+    fmt::print(stderr, "{}\n", status.to_string());
+    return 1;
+  }
+  source.files.assign(static_cast<size_t>(readers), path);
+  std::vector<double> rates;
+  for (int run = 0; run < runs; ++run) {
+    const StatusOr<double> seconds = read_once(source, lines * readers);
+    if (!seconds.ok()) {
+      fmt::print(stderr, "{}\n", seconds.status().to_string());
+      return 1;
+    }
+    rates.push_back(static_cast<double>(text.size()) * readers / *seconds * 1e-6);
+  }
+  std::filesystem::remove(path);
+  std::sort(rates.begin(), rates.end());
+  fmt::print(
+      R"({{"name": "multi_slot", "mib": {}, "readers": {}, "unit": "MB/s", "median": {:.0f}, "best": {:.0f}, "runs": {}}})"
+      "\n",
+      mib, readers, rates[rates.size() / 2], rates.back(), runs);
+  return 0;
+}

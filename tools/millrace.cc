@@ -1,0 +1,104 @@
+// millrace: all tools in one program. `millrace run-program ...` is run-program, and so is a link
+// of that name to this program, which is how they are installed. transpile-program has an allocator
+// of its own and stays a program; it is started from here.
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/text.h"
+#include "framework/base/version.h"
+#include "tools/common/exit_code.h"
+#include "tools/verbs.h"
+
+namespace {
+
+using namespace millrace;  // NOLINT(google-build-using-namespace): this file is a main
+
+// A program of its own in the folder of this one.
+int start_transpile_program(int /*argc*/, char** argv) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string path = (self.parent_path() / "transpile-program").string();
+  std::string name = "transpile-program";
+  argv[0] = name.data();
+  if (!error) execv(path.c_str(), argv);
+  const Status status =
+      NotFound("cannot start {}: {}", path, error ? error.message() : std::strerror(errno));
+  fmt::print(stderr, "{}\n", status.to_string());
+  return tools::exit_code(status.code());
+}
+
+struct Verb {
+  std::string_view name;
+  std::string_view purpose;
+  int (*run)(int, char**);
+};
+
+constexpr std::array<Verb, 9> kVerbs = {{
+    {"checkpoint", "look after checkpoints and parameter files", tools::checkpoint},
+    {"diff-program", "say where two programs differ", tools::diff_program},
+    {"inspect-program", "print, draw and check a program", tools::inspect_program},
+    {"job-report", "write a page about a job that has run", tools::job_report},
+    {"launch", "start the processes of a job, watch them, end them together", tools::launch},
+    {"pserver", "serve the parameters of a transpiled job", tools::pserver},
+    {"run-program", "run a program: inference, training, timing", tools::run_program},
+    {"status", "ask the servers of a job what they are doing", tools::status},
+    {"transpile-program", "rewrite a program: for a cluster, or by passes",
+     start_transpile_program},
+}};
+
+const Verb* find_verb(std::string_view name) {
+  for (const Verb& verb : kVerbs)
+    if (verb.name == name) return &verb;
+  return nullptr;
+}
+
+std::string help() {
+  std::string out =
+      "millrace - all tools in one program\n\nusage: millrace VERB [OPTIONS]\n\nVerbs:\n";
+  for (const Verb& verb : kVerbs) out += fmt::format("  {:<20}{}\n", verb.name, verb.purpose);
+  return out + "\nmillrace VERB --help shows what a verb takes; millrace --version what this is.\n";
+}
+
+int usage_error(std::string_view typed) {
+  std::array<std::string_view, kVerbs.size()> names;
+  for (size_t i = 0; i < kVerbs.size(); ++i) names[i] = kVerbs[i].name;
+  const std::string nearest = typed.empty() ? std::string() : nearest_name(typed, names);
+  Status status(StatusCode::kUsage,
+                typed.empty() ? "a verb is missing" : fmt::format("unknown verb '{}'", typed));
+  fmt::print(stderr, "{}\n",
+             std::move(status)
+                 .with_hint(nearest.empty() ? "millrace --help shows the verbs"
+                                            : fmt::format("did you mean '{}'?", nearest))
+                 .to_string());
+  return tools::exit_code(StatusCode::kUsage);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string called = argc > 0 ? std::filesystem::path(argv[0]).filename().string() : "";
+  if (const Verb* const verb = find_verb(called)) return verb->run(argc, argv);
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (const Verb* const verb = find_verb(first)) return verb->run(argc - 1, argv + 1);
+  if (first == "--help" || first == "-h") {
+    fmt::print("{}", help());
+    return tools::kDone;
+  }
+  if (first == "--version") {
+    const VersionInfo facts = version_info();
+    fmt::print("millrace {} (commit {}, {}, {})\n", facts.version, facts.commit, facts.build_type,
+               facts.compiler);
+    return tools::kDone;
+  }
+  return usage_error(first);
+}
