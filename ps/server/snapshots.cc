@@ -1,8 +1,6 @@
 #include "ps/server/snapshots.h"
 
 #include <algorithm>
-#include <set>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -13,9 +11,6 @@
 namespace millrace::ps {
 namespace {
 
-constexpr const char* kCalls = "calls";
-constexpr const char* kForm = "millrace.ps.calls";
-constexpr int kVersion = 1;
 constexpr int kKept = 2;
 
 }  // namespace
@@ -25,57 +20,42 @@ Snapshots::Snapshots(ServerCore& core)
       root_(fmt::format("{}/server-{}", core.options.snapshot_root, core.plan.server)),
       taken_(Clock::now()) {}
 
-// One line a trainer: incarnation, send barriers, fetch barriers, calls carried out. Gradients of a
-// step that is not applied are no part of a snapshot, so neither are the calls that brought them.
-std::string Snapshots::calls_text(int64_t applied) const {
-  std::string text = fmt::format("{} {} {} {}\n", kForm, kVersion, applied, core_.trainers.count());
+// Gradients of a step that is not applied are no part of a snapshot, so neither are the calls that
+// brought them.
+CallsRecord Snapshots::calls(int64_t applied) const {
+  CallsRecord record;
+  record.applied = applied;
   for (int id = 0; id < core_.trainers.count(); ++id) {
     const Trainer& trainer = core_.trainers.at(id);
     const bool is_ahead = core_.plan.mode == ServePlan::Mode::kSync && trainer.sent > applied;
-    std::set<uint64_t> done = trainer.window.done();
-    uint64_t low = trainer.window.low();
-    if (is_ahead) {
-      done.erase(done.upper_bound(trainer.fetch_call), done.end());
-      low = std::min(low, trainer.fetch_call);
-    }
-    text += fmt::format("{} {} {} {} {}", trainer.incarnation, trainer.sent - (is_ahead ? 1 : 0),
-                        trainer.fetched, low, done.size());
-    for (const uint64_t sequence : done) text += fmt::format(" {}", sequence);
-    text += '\n';
+    CallsRecord::Trainer& kept = record.trainers.emplace_back();
+    kept.incarnation = trainer.incarnation;
+    kept.sent = trainer.sent - (is_ahead ? 1 : 0);
+    kept.fetched = trainer.fetched;
+    kept.low = trainer.window.low();
+    kept.done = trainer.window.done();
+    if (!is_ahead) continue;
+    kept.done.erase(kept.done.upper_bound(trainer.fetch_call), kept.done.end());
+    kept.low = std::min(kept.low, trainer.fetch_call);
   }
-  return text;
+  return record;
 }
 
-Status Snapshots::read_calls(const std::string& text, int64_t& applied) {
-  std::istringstream in(text);
-  std::string form;
-  int version = 0;
-  int count = 0;
-  int64_t steps = 0;
-  in >> form >> version >> steps >> count;
+Status Snapshots::take_calls(CallsRecord record, int64_t& applied) {
   // Cut anew from snapshots of other servers: values only, with which a job begins.
-  if (in && form == kForm && version == kVersion && steps == 0 && count == 0) {
-    applied = 0;
-    return Ok();
-  }
-  if (!in || form != kForm || version != kVersion || count != core_.trainers.count() || steps < 0)
+  const bool values_only = record.trainers.empty() && record.applied == 0;
+  if (!values_only && static_cast<int>(record.trainers.size()) != core_.trainers.count())
     return InvalidData("the snapshot is not one of this server's job of {} trainers",
                        core_.trainers.count());
-  for (int id = 0; id < count; ++id) {
-    Trainer& trainer = core_.trainers.at(id);
-    uint64_t low = 0;
-    size_t more = 0;
-    in >> trainer.incarnation >> trainer.sent >> trainer.fetched >> low >> more;
-    std::set<uint64_t> done;
-    for (size_t i = 0; in && i < more; ++i) {
-      uint64_t sequence = 0;
-      in >> sequence;
-      done.insert(sequence);
-    }
-    if (!in) return InvalidData("the snapshot's list of calls is cut off");
-    trainer.window.restore(low, std::move(done));
+  int id = 0;
+  for (CallsRecord::Trainer& kept : record.trainers) {
+    Trainer& trainer = core_.trainers.at(id++);
+    trainer.incarnation = kept.incarnation;
+    trainer.sent = kept.sent;
+    trainer.fetched = kept.fetched;
+    trainer.window.restore(kept.low, std::move(kept.done));
   }
-  applied = steps;
+  applied = record.applied;
   return Ok();
 }
 
@@ -105,8 +85,10 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
     targets.push_back({var.getKey().str(), var.getValue().value, std::nullopt, {}, {}, {}});
   }
   MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets, {.allow_missing = true}));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string calls, checkpoint.load_record(kCalls));
-  return read_calls(calls, applied);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kCallsRecord));
+  StatusOr<CallsRecord> calls = parse_calls(text);
+  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
+  return take_calls(*std::move(calls), applied);
 }
 
 StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
@@ -118,13 +100,12 @@ StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
     if (!entry->complete) continue;
     StatusOr<io::Checkpoint> checkpoint = io::Checkpoint::open(entry->folder);
     if (!checkpoint.ok()) continue;
-    const StatusOr<std::string> calls = checkpoint->load_record(kCalls);
-    std::string form;
-    int version = 0;
-    int64_t steps = -1;
-    if (!calls.ok() || !(std::istringstream(*calls) >> form >> version >> steps)) continue;
-    if (steps == applied) return checkpoint;
-    there += fmt::format("{}{}", there.empty() ? "" : ", ", steps);
+    const StatusOr<std::string> text = checkpoint->load_record(kCallsRecord);
+    if (!text.ok()) continue;
+    const StatusOr<CallsRecord> calls = parse_calls(*text);
+    if (!calls.ok()) continue;
+    if (calls->applied == applied) return checkpoint;
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", calls->applied);
   }
   return NotFound("this server ({}) has no snapshot of step {}; it has {}", core_.plan.endpoint,
                   applied, there.empty() ? "none" : there);
@@ -152,8 +133,8 @@ Status Snapshots::take(int64_t applied, bool wait) {
     // gradients of the last step carry nothing into the next one, but are part of the program
     state.add(var.getKey().str(), *each.value);
   }
-  const std::string calls = calls_text(applied);
-  state.add_record(kCalls, calls);
+  const std::string text = calls_text(calls(applied));
+  state.add_record(kCallsRecord, text);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
   MILLRACE_RETURN_IF_ERROR(saver_.start(state, [root = root_, number](const io::LocalState& copy) {

@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
 #include "io/checkpoint/checkpoint.h"
+#include "ps/server/calls_record.h"
 #include "ps/server/server_core.h"
 
 namespace millrace::ps {
@@ -45,8 +46,8 @@ class Snapshots {
 
  private:
   Status load(const io::Checkpoint& checkpoint, int64_t& applied);
-  [[nodiscard]] std::string calls_text(int64_t applied) const;
-  Status read_calls(const std::string& text, int64_t& applied);
+  [[nodiscard]] CallsRecord calls(int64_t applied) const;
+  Status take_calls(CallsRecord record, int64_t& applied);
 
   ServerCore& core_;
   std::string root_;

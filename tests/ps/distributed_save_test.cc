@@ -2,6 +2,7 @@
 // anew, requests to servers below their own folder. What was saved is loaded slice by slice.
 #include "ps/saving/distributed_save.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -238,6 +239,45 @@ TEST_F(DistributedSave, SlicesThatDoNotMakeUpTheVarAreRefused) {
   EXPECT_THAT(run(R"(endpoints: ["s:1"], remote_varnames: ["beta"], slice_varnames: ["a"],
       file_path: "../y", shape: [1l], slice_shapes: ["1"])"),
               HasSubstr("leads out of the folder"));
+}
+
+// Row r of a sparse table is row r / n of the slice of server r % n.
+TEST_F(DistributedSave, RowsOfSparseTablesAreInterleaved) {
+  const auto run = [&](const std::string& rest) {
+    auto program = read_program_bytes(
+        "# millrace program 1\n\nblock 0 {\n  recv_save {\n      endpoints: [\"s:1\", \"s:0\"], "
+        "remote_varnames: [\"w.block1\", \"w.block0\"], slice_varnames: [\"a\", \"b\"], "
+        "slice_shapes: [\"22\", \"12\"], is_sparse: true, file_path: \"other/rows\", " +
+            rest + "\n  }\n}\n",
+        "save", {});
+    EXPECT_EQ(outcome(program), "ok");
+    DistributedSaveOptions save = save_;
+    save.folder = "other";
+    save.replace = Replace::kYes;
+    save.programs = {program->get()};
+    return outcome(save_distributed_persistables(trainer_, save));
+  };
+  ASSERT_EQ(run("shape: [3l, 2l], pserver_num: 2"), "ok");
+  Value rows = counting({3, 2});
+  std::ranges::copy(Floats{0, 1, 4, 5, 2, 3}, rows.as<Tensor>().data<float>());
+  EXPECT_EQ(bytes_of(disk_ / "other/rows"), file_of(rows));
+  EXPECT_THAT(run("shape: [4l, 2l], pserver_num: 2"),
+              HasSubstr("slice 'w.block0' of the server at s:0: expected shape [2, 2], found f32 "
+                        "[1, 2]"));
+  EXPECT_THAT(run("shape: [3l, 2l], pserver_num: 3"), HasSubstr("expected 'pserver_num' 3"));
+  EXPECT_THAT(run("shape: [3l, 2l]"), HasSubstr("expected 'pserver_num' 1"));
+}
+
+TEST_F(DistributedSave, OtherModesOfCheckpointsNameThemselves) {
+  auto program = read_program_bytes(
+      "# millrace program 1\n\nblock 0 {\n  checkpoint_notify {\n      endpoints: [\"s:0\"], "
+      "dirname: \"d\", varname: \"table\", mode: 1\n  }\n}\n",
+      "save", {});
+  ASSERT_EQ(outcome(program), "ok");
+  save_.programs = {program->get()};
+  const Status status = save_distributed_persistables(trainer_, save_);
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(outcome(status), HasSubstr("checkpoint_notify with mode 1"));
 }
 
 TEST_F(DistributedSave, AnInferenceModelHasWhatItReadsAndRunsWithoutServers) {

@@ -309,6 +309,72 @@ block 0 {
   }
 }
 
+// What writes says so in one JSON document, and with --dry-run what it would do, which is nothing.
+TEST_F(CheckpointTool, ReportsAndDryRuns) {
+  make_checkpoint(1);
+  const std::string model = std::string("export ") + path("ck") + " --model-dir " + kSeparate;
+  const std::vector<std::pair<std::string, std::string>> commands = {
+      {"convert " + path("ck") + " --to safetensors", path("o.safetensors")},
+      {"convert " + path("ck") + " --to npz", path("o.npz")},
+      {"convert " + path("ck") + " --to fluid-combined", path("o.params")},
+      {"convert " + path("ck") + " --to fluid-separate", path("o.sep")},
+      {"convert " + path("ck") + " --to checkpoint", path("o.c")},
+      {"reshard " + path("ck") + " --ranks 3", path("o.c3")},
+      {model, path("o.model")},
+      {model + " --params-filename __params__", path("o.one")}};
+  for (const auto& [command, output] : commands) {
+    const std::string whole = command + " -o " + output;
+    const Result dry = run(whole + " --dry-run");
+    EXPECT_EQ(dry.code, 0) << dry.out;
+    EXPECT_THAT(dry.out, AllOf(HasSubstr("would write " + output), HasSubstr("2 vars"))) << command;
+    EXPECT_TRUE(json::parse(run(whole + " --dry-run -q --json").out)["dry_run"]);
+    EXPECT_FALSE(std::filesystem::exists(output)) << command;
+    const Result real = run(whole + " -q --json");
+    ASSERT_EQ(real.code, 0) << real.out;
+    const json report = json::parse(real.out);
+    EXPECT_EQ(report["schema"]["version"], 1);
+    EXPECT_EQ(report["output"], output);
+    EXPECT_EQ(report["vars"], 2);
+    EXPECT_TRUE(std::filesystem::exists(output)) << command;
+    // Both refuse what is there.
+    EXPECT_EQ(run(whole + " --dry-run").code, 2) << command;
+    EXPECT_EQ(run(whole).code, 2) << command;
+    EXPECT_EQ(run(whole + " --force").code, 0) << command;
+  }
+  EXPECT_EQ(run("convert " + path("ck") + " --to npz --json -o -").code, 2);
+}
+
+// 2^53 and 2^53 + 1 are the same double.
+TEST_F(CheckpointTool, ComparesWholeNumbersExactly) {
+  for (const char last : {'\0', '\1'}) {
+    std::string bytes(4 + 8 + 4, '\0');  // version, no LoD, version
+    const std::string desc("\x08\x03\x10\x01", 4);
+    bytes += std::string("\x04\0\0\0", 4) + desc;
+    std::string value(8, '\0');
+    value[6] = 0x20;
+    value[0] = last;
+    const std::string folder = path(last == 0 ? "even" : "odd");
+    std::filesystem::create_directories(folder);
+    put(folder + "/n", bytes + value);
+  }
+  succeed("diff " + path("odd") + " " + path("odd"));
+  const Result differ = run("diff " + path("even") + " " + path("odd"));
+  EXPECT_EQ(differ.code, 1);
+  EXPECT_THAT(differ.out, HasSubstr("n: 1 elements differ"));
+}
+
+TEST_F(CheckpointTool, GarbageOfServers) {
+  for (const char* server : {"server-0", "server-1"})
+    for (const char* step : {"1", "2", "3"})
+      succeed(std::string("convert ") + kSeparate + " --to checkpoint -o " +
+              path(std::string("snap/") + server + "/step-" + step) + " -q");
+  EXPECT_THAT(run("gc " + path("snap") + " --keep 2 --dry-run").out,
+              AllOf(HasSubstr("server-0/step-1"), HasSubstr("server-1/step-1")));
+  const json report = json::parse(run("gc -q --json " + path("snap") + " --keep 1").out);
+  EXPECT_EQ(report["removed"].size(), 4);
+  EXPECT_EQ(json::parse(run("list --json " + path("snap")).out)["checkpoints"].size(), 2);
+}
+
 TEST_F(CheckpointTool, RefusesWrongUse) {
   const Result unknown = run("verfy x");
   EXPECT_EQ(unknown.code, 2);

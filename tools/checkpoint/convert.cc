@@ -5,15 +5,14 @@
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
+#include "io/checkpoint/manifest.h"
 #include "io/checkpoint/save.h"
 #include "io/checkpoint/tensor_file.h"
 #include "io/npz.h"
-#include "io/output_file.h"
-#include "io/param_header.h"
-#include "io/params.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
+#include "tools/checkpoint/write_params.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -65,29 +64,6 @@ Status to_npz(Tool& tool, const Names& names, const Reader& read) {
   return tool.write_output(bytes);
 }
 
-// The vars one after another in the order of their names.
-Status to_combined(const std::string& path, const Names& names, const Reader& read,
-                   Replace replace) {
-  MILLRACE_ASSIGN_OR_RETURN(io::OutputFile file, io::OutputFile::create(path, replace));
-  for (const std::string& name : names) {
-    MILLRACE_ASSIGN_OR_RETURN(const Value value, read(name));
-    MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::combined_bytes({{name, &value}}));
-    const std::string_view piece = bytes;
-    MILLRACE_RETURN_IF_ERROR(file.write({&piece, 1}));
-  }
-  return file.commit(true);
-}
-
-Status to_separate(const std::string& folder, const Names& names, const Reader& read,
-                   Replace replace) {
-  for (const std::string& name : names) {
-    MILLRACE_ASSIGN_OR_RETURN(const Value value, read(name));
-    MILLRACE_RETURN_IF_ERROR(
-        io::save_separate(folder, {{name, &value}}, {.replace = replace, .sync = false}));
-  }
-  return Ok();
-}
-
 Status to_checkpoint(const CheckpointFlags& flags, const std::string& folder, const Names& names,
                      const Reader& read, Replace replace) {
   MILLRACE_ASSIGN_OR_RETURN(const auto values, load_all(names, read));
@@ -100,6 +76,30 @@ Status to_checkpoint(const CheckpointFlags& flags, const std::string& folder, co
   return io::save_state_dict(state, folder, options);
 }
 
+// Files that must not be there without --force.
+Names outputs_of(const CheckpointFlags& flags, const std::string& output, const Names& names) {
+  if (flags.to == "checkpoint") return {output + "/" + std::string(io::kManifestName)};
+  if (flags.to != "fluid-separate") return {output};
+  Names paths;
+  for (const std::string& name : names) paths.push_back(output + "/" + name);
+  return paths;
+}
+
+Status write(Tool& tool, const CheckpointFlags& flags, const Names& names,
+             const TensorSource& source) {
+  const std::string& output = tool.common().output;
+  ByteProgress progress(
+      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "convert",
+      source.bytes());
+  const Reader read(source, progress);
+  const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  if (flags.to == "safetensors") return to_safetensors(output, names, read, source, replace);
+  if (flags.to == "npz") return to_npz(tool, names, read);
+  if (flags.to == "fluid-combined") return write_combined(output, names, read, replace, flags.sync);
+  if (flags.to == "fluid-separate") return write_separate(output, names, read, replace, flags.sync);
+  return to_checkpoint(flags, output, names, read, replace);
+}
+
 }  // namespace
 
 StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
@@ -107,31 +107,21 @@ StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
   if (flags.to.empty())
     return Status(StatusCode::kUsage, "convert: --to says which form is written");
   if (output.empty()) return Status(StatusCode::kUsage, "convert: -o says where");
+  if (output == "-" && tool.common().json)
+    return Status(StatusCode::kUsage, "convert: --json and -o - both want stdout");
   MILLRACE_ASSIGN_OR_RETURN(const auto source, open_source(tool, flags, flags.paths[0]));
   Names names = source->names();
   if (const auto wanted = name_globs(flags.vars))
     std::erase_if(names, [&](const std::string& name) { return !wanted(name); });
   if (names.empty()) return NotFound("no var to convert").in_file(flags.paths[0]);
-  ByteProgress progress(
-      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "convert",
-      source->bytes());
-  const Reader read(*source, progress);
-  const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  Status status;
-  if (flags.to == "safetensors") {
-    status = to_safetensors(output, names, read, *source, replace);
-  } else if (flags.to == "npz") {
-    status = to_npz(tool, names, read);
-  } else if (flags.to == "fluid-combined") {
-    status = to_combined(output, names, read, replace);
-  } else if (flags.to == "fluid-separate") {
-    status = to_separate(output, names, read, replace);
-  } else {
-    status = to_checkpoint(flags, output, names, read, replace);
+  const WriteReport report{"convert", source->form(), flags.to, names.size(), source->bytes(), {}};
+  if (flags.dry_run) {
+    MILLRACE_RETURN_IF_ERROR(check_writable(tool, outputs_of(flags, output, names)));
+    MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
+    return kDone;
   }
-  MILLRACE_RETURN_IF_ERROR(std::move(status));
-  tool.log(LogLevel::kInfo,
-           fmt::format("{} -> {}, {} vars", source->form(), flags.to, names.size()));
+  MILLRACE_RETURN_IF_ERROR(write(tool, flags, names, *source));
+  MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }
 

@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,8 +11,10 @@
 #include "framework/base/file.h"
 #include "io/model_folder.h"
 #include "io/params.h"
+#include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
+#include "tools/checkpoint/write_params.h"
 #include "tools/common/program_options.h"
 
 namespace millrace::tools {
@@ -55,21 +60,82 @@ Status check(const Value& value, const io::ParamSpec& spec) {
                      fmt::join(spec.dims.value_or(Dims()), ", "), describe(*tensor));
 }
 
-// The value of a var from the first source that has it.
-StatusOr<Value> find_value(const std::vector<std::unique_ptr<TensorSource>>& sources,
-                           const io::ParamSpec& spec) {
-  for (const auto& source : sources) {
-    const std::vector<std::string> names = source->names();
-    if (!std::ranges::binary_search(names, spec.name)) continue;
-    MILLRACE_ASSIGN_OR_RETURN(Value value, source->load(spec.name));
-    const auto* const table = value.get_if<SelectedRows>();
-    if (table != nullptr && spec.kind == VarKind::kLodTensor && spec.dims) {
-      MILLRACE_ASSIGN_OR_RETURN(value, densify(*table, spec));
+using Sources = std::vector<std::unique_ptr<TensorSource>>;
+
+// Vars of the program, each with the first source that has it. One value is in memory at a time.
+class Parts {
+ public:
+  // Errors: kNotFound for a var that no source has.
+  static StatusOr<Parts> find(const Program& program, const Sources& sources) {
+    Parts parts;
+    for (io::ParamSpec& spec : io::persistables_of(program)) {
+      const auto has = [&](const std::unique_ptr<TensorSource>& source) {
+        return std::ranges::binary_search(source->names(), spec.name);
+      };
+      const auto source = std::ranges::find_if(sources, has);
+      if (source == sources.end()) return of_var(NotFound("no input has the var"), spec.name);
+      parts.names_.push_back(spec.name);
+      std::string name = spec.name;
+      parts.places_.emplace(std::move(name), Place{std::move(spec), source->get()});
     }
-    MILLRACE_RETURN_IF_ERROR(check(value, spec));
+    return parts;
+  }
+
+  [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+
+  [[nodiscard]] StatusOr<Value> load(const std::string& name, ByteProgress& progress) const {
+    const Place& place = places_.at(name);
+    StatusOr<Value> value = place.source->load(name);
+    if (!value.ok()) return value;
+    const auto* const table = value->get_if<SelectedRows>();
+    if (table != nullptr && place.spec.kind == VarKind::kLodTensor && place.spec.dims) {
+      value = densify(*table, place.spec);
+      if (!value.ok()) return of_var(std::move(value).status(), name);
+    }
+    if (Status status = check(*value, place.spec); !status.ok())
+      return of_var(std::move(status), name);
+    if (const auto* const tensor = value->get_if<Tensor>())
+      progress.add(static_cast<uint64_t>(tensor->bytes()));
     return value;
   }
-  return NotFound("no input has the var");
+
+ private:
+  struct Place {
+    io::ParamSpec spec;
+    const TensorSource* source;
+  };
+  static Status of_var(Status status, const std::string& name) {
+    Location location = status.location();
+    location.var = name;
+    return std::move(status).at(std::move(location));
+  }
+
+  std::vector<std::string> names_;  // in order of bytes, as the original's combined files
+  std::map<std::string, Place> places_;
+};
+
+// The parameters, and the program last: without it the folder is no model.
+Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
+                   const std::string& program, uint64_t bytes) {
+  const std::string& output = tool.common().output;
+  const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
+  std::error_code error;
+  fs::create_directories(output, error);
+  if (error) return IoError("cannot create the folder: {}", error.message()).in_file(output);
+  {
+    ByteProgress progress(
+        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
+        "export", bytes);
+    const auto load = [&](const std::string& name) { return parts.load(name, progress); };
+    MILLRACE_RETURN_IF_ERROR(
+        flags.params_filename.empty()
+            ? write_separate(output, parts.names(), load, replace, flags.sync)
+            : write_combined(output + "/" + fs::path(flags.params_filename).filename().string(),
+                             parts.names(), load, replace, flags.sync));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text,
+                            read_file(program, tool.common().max_model_bytes));
+  return tool.write_file(output + "/__model__", text);
 }
 
 }  // namespace
@@ -83,37 +149,23 @@ StatusOr<int> checkpoint_export(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const auto program, read_program(tool, model));
   CheckpointFlags plain = flags;
   if (plain.program.empty()) plain.program = model;  // of combined files
-  std::vector<std::unique_ptr<TensorSource>> sources;
+  Sources sources;
+  uint64_t bytes = 0;
   for (const std::string& path : flags.paths) {
     MILLRACE_ASSIGN_OR_RETURN(auto source, open_source(tool, plain, path));
+    bytes += source->bytes();
     sources.push_back(std::move(source));
   }
-  std::map<std::string, Value> values;
-  for (const io::ParamSpec& spec : io::persistables_of(*program)) {
-    StatusOr<Value> value = find_value(sources, spec);
-    if (!value.ok()) {
-      Location location;
-      location.var = spec.name;
-      return std::move(value).status().at(std::move(location)).in_file(flags.paths[0]);
-    }
-    values[spec.name] = *std::move(value);
+  StatusOr<Parts> parts = Parts::find(*program, sources);
+  if (!parts.ok()) return std::move(parts).status().in_file(flags.paths[0]);
+  if (flags.dry_run) {
+    MILLRACE_RETURN_IF_ERROR(check_writable(tool, {output + "/__model__"}));
+  } else {
+    MILLRACE_RETURN_IF_ERROR(write_model(tool, flags, *parts, model, bytes));
   }
-  std::vector<io::NamedValue> named;
-  for (const auto& [name, value] : values) named.push_back({name, &value});
-  const io::SaveOptions options{.replace = tool.common().force ? Replace::kYes : Replace::kNo};
-  std::error_code error;
-  fs::create_directories(output, error);
-  if (error) return IoError("cannot create the folder: {}", error.message()).in_file(output);
-  // The program last: without it the folder is no model.
-  MILLRACE_RETURN_IF_ERROR(
-      flags.params_filename.empty()
-          ? io::save_separate(output, named, options)
-          : io::save_combined(output + "/" + fs::path(flags.params_filename).filename().string(),
-                              named, options));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes,
-                            read_file(model, tool.common().max_model_bytes));
-  MILLRACE_RETURN_IF_ERROR(tool.write_file(output + "/__model__", bytes));
-  tool.log(LogLevel::kInfo, fmt::format("{} vars of {} inputs", values.size(), sources.size()));
+  const WriteReport report{"export", sources.front()->form(), "model", parts->names().size(), bytes,
+                           {}};
+  MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }
 

@@ -123,8 +123,27 @@ void write_facts(JsonWriter& out, const ParamFacts& facts) {
   out.member("nan", facts.nan);
 }
 
+void write_slices(JsonWriter& out, const std::vector<TensorSource::Slice>& slices) {
+  out.key("slices").begin_array();
+  for (const TensorSource::Slice& slice : slices) {
+    out.begin_object().member("server", static_cast<uint64_t>(slice.server));
+    out.member("name", slice.name).member("first", slice.first).member("count", slice.count);
+    out.end_object();
+  }
+  out.end_array();
+}
+
+std::string slices_text(const std::vector<TensorSource::Slice>& slices) {
+  std::string out;
+  for (const TensorSource::Slice& slice : slices) {
+    out += fmt::format("  {} elements from {} on: {} of server {}\n", slice.count, slice.first,
+                       printable(slice.name), slice.server);
+  }
+  return out;
+}
+
 std::string show_json(const std::string& path, const std::vector<ParamFacts>& facts,
-                      const io::Manifest* manifest) {
+                      const io::Manifest* manifest, const TensorSource& source) {
   JsonWriter out;
   out.begin_object();
   out.key("schema").begin_object().member("name", "millrace.checkpoint").member("version", 1);
@@ -157,6 +176,7 @@ std::string show_json(const std::string& path, const std::vector<ParamFacts>& fa
       }
       out.end_array();
     }
+    if (source.form() == "servers") write_slices(out, source.slices(fact.name));
     out.end_object();
   }
   return out.end_array().end_object().take();
@@ -233,9 +253,11 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   const io::Manifest* const manifest = checkpoint ? &checkpoint->manifest() : nullptr;
   std::string text;
   if (tool.common().json) {
-    text = show_json(flags.paths[0], facts, manifest);
+    text = show_json(flags.paths[0], facts, manifest, *source);
   } else if (flags.paths.size() > 1 && manifest != nullptr) {
     text = tensor_text(*manifest, *manifest->find(flags.paths[1]), facts);
+  } else if (flags.paths.size() > 1) {
+    text = params_text(facts) + slices_text(source->slices(flags.paths[1]));
   } else {
     text = (manifest == nullptr ? std::string() : show_head(*manifest)) + params_text(facts);
   }

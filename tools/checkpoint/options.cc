@@ -87,6 +87,7 @@ void add_output_options(CLI::App& app, CheckpointFlags& flags) {
       ->type_name("BYTES")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 50U).description(""));
   app.add_flag("!--no-sync", flags.sync, "do not wait for the disk");
+  app.add_flag("--dry-run", flags.dry_run, "only say what would be written or, by gc, removed");
 }
 
 }  // namespace
@@ -110,7 +111,6 @@ void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
   app.add_option("--keep", flags.keep, "gc: complete checkpoints that stay")->type_name("N");
   app.add_flag("--all-incomplete", flags.all_incomplete,
                "gc: also incomplete ones that are newer; when nobody writes");
-  app.add_flag("--dry-run", flags.dry_run, "gc: only say what would go");
   app.option_defaults()->group("Options");
   tool.rare(app.add_option("--progress", flags.progress, "auto, never or json")
                 ->type_name("HOW")

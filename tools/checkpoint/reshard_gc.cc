@@ -1,15 +1,19 @@
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/text.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/reshard.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/servers.h"
+#include "tools/checkpoint/write_params.h"
 
 namespace millrace::tools {
 namespace {
@@ -48,31 +52,51 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
                             resolve_checkpoint(tool, flags, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto from,
                             io::Checkpoint::open(folder, {.threads = tool.common().threads}));
-  ByteProgress progress(
-      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "reshard",
-      from.manifest().bytes());
-  io::ReshardOptions options;
-  options.ranks = ranks;
-  options.axis = flags.axis;
-  options.cut_whole = flags.cut_whole;
-  options.rows_by_remainder = flags.rows == "remainder";
-  options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
-  options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  options.save.sync = flags.sync;
-  options.save.block_bytes = from.manifest().block_bytes;
-  options.save.progress = progress.callback();
-  MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));
-  tool.log(LogLevel::kInfo,
-           fmt::format("{} ranks -> {} ranks, {} tensors, {}", from.manifest().world_size, ranks,
-                       from.manifest().tensors.size(), byte_text(from.manifest().bytes())));
+  const WriteReport report{"reshard",
+                           "checkpoint",
+                           "checkpoint",
+                           from.manifest().tensors.size(),
+                           from.manifest().bytes(),
+                           ranks};
+  if (flags.dry_run) {
+    MILLRACE_RETURN_IF_ERROR(
+        check_writable(tool, {tool.common().output + "/" + std::string(io::kManifestName)}));
+    MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
+    return kDone;
+  }
+  {
+    ByteProgress progress(
+        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
+        "reshard", from.manifest().bytes());
+    io::ReshardOptions options;
+    options.ranks = ranks;
+    options.axis = flags.axis;
+    options.cut_whole = flags.cut_whole;
+    options.rows_by_remainder = flags.rows == "remainder";
+    options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
+    options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+    options.save.sync = flags.sync;
+    options.save.block_bytes = from.manifest().block_bytes;
+    options.save.progress = progress.callback();
+    MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));
+  }
+  MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }
 
 StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
   if (flags.keep < 1) return Status(StatusCode::kUsage, "--keep: expected at least 1");
-  MILLRACE_ASSIGN_OR_RETURN(
-      const io::Garbage garbage,
-      io::collect_garbage(flags.paths[0], flags.keep, flags.all_incomplete, flags.dry_run));
+  io::Garbage garbage;
+  // A folder of snapshots has a folder of checkpoints a server.
+  std::vector<std::string> roots = server_folders(flags.paths[0]);
+  if (roots.empty()) roots = flags.paths;
+  for (const std::string& root : roots) {
+    MILLRACE_ASSIGN_OR_RETURN(
+        io::Garbage found,
+        io::collect_garbage(root, flags.keep, flags.all_incomplete, flags.dry_run));
+    std::ranges::move(found.removed, std::back_inserter(garbage.removed));
+    std::ranges::move(found.kept, std::back_inserter(garbage.kept));
+  }
   if (tool.common().json) {
     JsonWriter out;
     out.begin_object();
@@ -85,8 +109,9 @@ StatusOr<int> checkpoint_gc(Tool& tool, const CheckpointFlags& flags) {
   }
   std::string text;
   for (const io::CheckpointEntry& entry : garbage.removed) {
-    text += fmt::format("{} step {}{}\n", flags.dry_run ? "would remove" : "removed", entry.step,
-                        entry.complete ? "" : ", incomplete");
+    text += fmt::format("{} step {}{}{}\n", flags.dry_run ? "would remove" : "removed", entry.step,
+                        entry.complete ? "" : ", incomplete",
+                        roots.size() > 1 ? " of " + printable(entry.folder) : "");
   }
   MILLRACE_RETURN_IF_ERROR(tool.write_output(text));
   return kDone;

@@ -11,17 +11,16 @@
 #include "io/checkpoint/box_stream.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/save_streams.h"
+#include "ps/server/calls_record.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/servers.h"
+#include "tools/checkpoint/write_params.h"
 
 namespace millrace::tools {
 namespace {
 
 using transpiler::DistributedVar;
 using Kind = JoinedVar::Kind;
-
-// A server that knows this takes the values and begins its count of steps and calls anew.
-constexpr const char* kNoCalls = "millrace.ps.calls 1 0 0\n";
 
 // Some elements of a cut variable, from the pieces that have them.
 class SliceStream {
@@ -250,10 +249,12 @@ Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFi
                          io::CheckpointSaveOptions options) {
   options.step = from.step();
   const ServerReshard reshard(from, to, max_bytes);
+  // A server that knows this takes the values and begins its count of steps and calls anew.
+  const std::string no_calls = ps::calls_text({});
   for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
     const std::string root = fmt::format("{}/server-{}", output, i);
-    MILLRACE_RETURN_IF_ERROR(io::save_streams(tensors, {{"calls", kNoCalls}},
+    MILLRACE_RETURN_IF_ERROR(io::save_streams(tensors, {{ps::kCallsRecord, no_calls}},
                                               {{"endpoint", to.properties.endpoints[i]},
                                                {"cut_anew_from_step", std::to_string(from.step())}},
                                               io::checkpoint_folder(root, from.step()), options));
@@ -270,19 +271,33 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const ServerSnapshots from,
                             ServerSnapshots::open(tool, flags.paths[0], flags.slices));
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile to, read_slices(tool, flags.to_slices));
-  ByteProgress progress(
-      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "reshard",
-      from.bytes());
-  io::CheckpointSaveOptions options;
-  options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  options.sync = flags.sync;
-  options.progress = progress.callback();
-  MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, tool.common().output,
-                                             static_cast<uint64_t>(flags.max_memory), options));
-  tool.log(LogLevel::kInfo,
-           fmt::format("step {}: {} servers -> {} servers, {} vars, {}", from.step(),
-                       from.servers().size(), to.properties.endpoints.size(), from.vars().size(),
-                       byte_text(from.bytes())));
+  const WriteReport report{"reshard",    "servers",
+                           "servers",    from.vars().size(),
+                           from.bytes(), static_cast<int>(to.properties.endpoints.size())};
+  const std::string& output = tool.common().output;
+  if (flags.dry_run) {
+    std::vector<std::string> manifests;
+    for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
+      manifests.push_back(
+          io::checkpoint_folder(fmt::format("{}/server-{}", output, i), from.step()) + "/" +
+          std::string(io::kManifestName));
+    }
+    MILLRACE_RETURN_IF_ERROR(check_writable(tool, manifests));
+    MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
+    return kDone;
+  }
+  {
+    ByteProgress progress(
+        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
+        "reshard", from.bytes());
+    io::CheckpointSaveOptions options;
+    options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
+    options.sync = flags.sync;
+    options.progress = progress.callback();
+    MILLRACE_RETURN_IF_ERROR(
+        reshard_snapshots(from, to, output, static_cast<uint64_t>(flags.max_memory), options));
+  }
+  MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }
 

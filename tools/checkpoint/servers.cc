@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include <fmt/ranges.h>
@@ -13,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/checkpoint/folder.h"
+#include "ps/server/calls_record.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -26,18 +26,11 @@ struct Snapshot {
   io::Checkpoint checkpoint;
 };
 
-// The record "calls" of a snapshot begins with its form, version and the steps.
 StatusOr<int64_t> applied_steps(const io::Checkpoint& checkpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record("calls"));
-  std::istringstream in(text);
-  std::string form;
-  int version = 0;
-  int64_t applied = -1;
-  in >> form >> version >> applied;
-  if (!in || form != "millrace.ps.calls" || version != 1 || applied < 0)
-    return InvalidData("no snapshot of a server: its record 'calls' is malformed")
-        .in_file(checkpoint.folder());
-  return applied;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(ps::kCallsRecord));
+  StatusOr<ps::CallsRecord> calls = ps::parse_calls(text);
+  if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
+  return calls->applied;
 }
 
 // Newest first; damaged ones are logged and left out.
@@ -233,6 +226,16 @@ class ServersSource final : public TensorSource {
   }
   [[nodiscard]] uint64_t bytes() const override { return snapshots_.bytes(); }
   [[nodiscard]] std::string form() const override { return "servers"; }
+  [[nodiscard]] std::vector<Slice> slices(const std::string& name) const override {
+    std::vector<Slice> slices;
+    const auto found = snapshots_.vars().find(name);
+    if (found == snapshots_.vars().end()) return slices;
+    for (const JoinedVar::Piece& piece : found->second.pieces) {
+      slices.push_back({piece.server, piece.stored->name, piece.offset,
+                        io::Box::whole(piece.stored->dims).numel()});
+    }
+    return slices;
+  }
 
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
     const auto found = snapshots_.vars().find(name);

@@ -189,6 +189,10 @@ StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const Chec
 
 TensorSource::~TensorSource() = default;
 
+std::vector<TensorSource::Slice> TensorSource::slices(const std::string& /*name*/) const {
+  return {};
+}
+
 StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const CheckpointFlags& flags,
                                                     const std::string& path) {
   std::string form = flags.from;

@@ -25,6 +25,15 @@ class TensorSource {
   [[nodiscard]] virtual StatusOr<Value> load(const std::string& name) const = 0;
   /// Bytes of all values, about; for progress.
   [[nodiscard]] virtual uint64_t bytes() const = 0;
+  /// Where a part of a value lies in snapshots of servers.
+  struct Slice {
+    size_t server = 0;
+    std::string name;   ///< on that server
+    int64_t first = 0;  ///< element of the whole value; of rows of a table 0
+    int64_t count = 0;  ///< elements
+  };
+  /// The parts of a value; none for sources that are no snapshots of servers.
+  [[nodiscard]] virtual std::vector<Slice> slices(const std::string& name) const;
   /// "checkpoint", "safetensors", ...
   [[nodiscard]] virtual std::string form() const = 0;
 };

@@ -40,26 +40,13 @@ class CostClock {
 constexpr const char* kRandom = "random";
 constexpr const char* kRandomForm = "millrace.random 1";
 
-std::string random_text(const Session& session) {
-  std::string text = kRandomForm;
-  for (const uint64_t position : random_positions(session)) text += fmt::format(" {}", position);
-  return text;
-}
-
 // Empty where the checkpoint has no such record. Errors: kInvalidData for a malformed one.
 StatusOr<std::vector<uint64_t>> load_random(const io::Checkpoint& checkpoint) {
-  std::vector<uint64_t> positions;
-  if (checkpoint.manifest().find_record(kRandom, 0) == nullptr) return positions;
+  if (checkpoint.manifest().find_record(kRandom, 0) == nullptr) return std::vector<uint64_t>();
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kRandom));
-  llvm::StringRef rest(text);
-  bool good = rest.consume_front(kRandomForm);
-  while (good && !rest.empty()) {
-    uint64_t position = 0;
-    good = rest.consume_front(" ") && !rest.consumeInteger(10, position);
-    positions.push_back(position);
-  }
-  if (good) return positions;
-  return InvalidData("the record '{}' is malformed", kRandom).in_file(checkpoint.folder());
+  StatusOr<std::vector<uint64_t>> positions = parse_random_record(text);
+  return positions.ok() ? std::move(positions)
+                        : std::move(positions).status().in_file(checkpoint.folder());
 }
 
 // What a run saves.
@@ -98,6 +85,25 @@ Status load(const io::Checkpoint& checkpoint, Session& session) {
 }
 
 }  // namespace
+
+std::string random_record(const std::vector<uint64_t>& positions) {
+  std::string text = kRandomForm;
+  for (const uint64_t position : positions) text += fmt::format(" {}", position);
+  return text;
+}
+
+StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text) {
+  std::vector<uint64_t> positions;
+  llvm::StringRef rest(text);
+  bool good = rest.consume_front(kRandomForm);
+  while (good && !rest.empty()) {
+    uint64_t position = 0;
+    good = rest.consume_front(" ") && !rest.consumeInteger(10, position);
+    positions.push_back(position);
+  }
+  if (good) return positions;
+  return InvalidData("the record '{}' is malformed", kRandom);
+}
 
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session) {
   if (options.resume.empty()) return int64_t{0};
@@ -176,7 +182,7 @@ Status RunCheckpoints::after_step(const Session& session, int64_t done) {
 
 Status RunCheckpoints::save(const Session& session, int64_t done) {
   io::LocalState state = state_of(session);
-  const std::string random = random_text(session);
+  const std::string random = random_record(random_positions(session));
   state.add_record(kRandom, random);
   MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
   const auto save = [this, done](const io::LocalState& copy) -> Status {

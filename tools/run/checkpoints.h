@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "executor/observer.h"
 #include "framework/base/status.h"
@@ -19,6 +21,12 @@ namespace millrace::tools {
 /// Errors: kUsage for "auto" without --checkpoint-dir; kNotFound for a var with a value that the
 /// checkpoint does not have; those of reading.
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session);
+
+/// The record of a checkpoint that says where the random numbers of each device stand: form,
+/// version, a number for each.
+std::string random_record(const std::vector<uint64_t>& positions);
+/// Reads it. Errors: kInvalidData.
+StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text);
 
 /// What checkpoints have cost the thread that trains.
 struct CheckpointCosts {

@@ -1,13 +1,16 @@
 #include "tools/run/data_set.h"
 
-#include <charconv>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
 
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/npz.h"
+#include "tools/run/csv.h"
 
 namespace millrace::tools {
 namespace {
@@ -44,62 +47,31 @@ StatusOr<std::vector<ColumnRange>> parse_columns(const std::string& text) {
   return ranges;
 }
 
-struct Table {
-  size_t columns = 0;
-  std::vector<double> cells;
-};
-
-bool parse_row(llvm::StringRef line, std::vector<double>& row, size_t& bad) {
-  row.clear();
-  while (true) {
-    const auto [cell, rest] = line.split(',');
-    const llvm::StringRef text = cell.trim();
-    double value = 0;
-    const auto [end, error] = std::from_chars(text.begin(), text.end(), value);
-    if (error != std::errc() || end != text.end()) {
-      bad = row.size();
-      return false;
-    }
-    row.push_back(value);
-    if (cell.size() == line.size()) return true;
-    line = rest;
-  }
-}
-
-StatusOr<Table> parse_csv(llvm::StringRef text) {
-  Table table;
-  std::vector<double> row;
-  for (size_t number = 1; !text.empty(); ++number) {
-    const auto [line, rest] = text.split('\n');
-    text = rest;
-    if (line.trim().empty()) continue;
-    size_t bad = 0;
-    if (!parse_row(line, row, bad)) {
-      if (number == 1) continue;  // header
-      return InvalidData("line {}, column {}: expected a number", number, bad);
-    }
-    if (table.columns == 0) table.columns = row.size();
-    if (row.size() != table.columns) {
-      return InvalidData("line {}: expected {} columns, found {}", number, table.columns,
-                         row.size());
-    }
-    table.cells.insert(table.cells.end(), row.begin(), row.end());
-  }
-  if (table.columns == 0) return InvalidData("there is no line of numbers");
-  return table;
+// The numbers that a whole type can have, as doubles: 2^63 is none of them.
+template <typename T>
+bool fits(double cell) {
+  if constexpr (std::is_floating_point_v<T>) return true;
+  const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  return cell >= -end && cell < end;
 }
 
 template <typename T>
-void fill(const Table& table, const ColumnRange& range, Tensor& to) {
+Status fill(const CsvTable& table, const ColumnRange& range, Tensor& to) {
   T* out = to.data<T>();
   const size_t rows = table.cells.size() / table.columns;
   for (size_t r = 0; r < rows; ++r) {
-    for (size_t c = range.first; c <= range.last; ++c)
-      *out++ = static_cast<T>(table.cells[r * table.columns + c]);
+    for (size_t c = range.first; c <= range.last; ++c) {
+      const double cell = table.cells[r * table.columns + c];
+      if (!fits<T>(cell))
+        return InvalidData("var '{}', example {}: {} is no {}", range.var, r, cell,
+                           dtype_name(to.dtype()));
+      *out++ = static_cast<T>(cell);
+    }
   }
+  return Ok();
 }
 
-StatusOr<Tensor> column_tensor(const Table& table, const ColumnRange& range,
+StatusOr<Tensor> column_tensor(const CsvTable& table, const ColumnRange& range,
                                const Program& program) {
   const Var* const var = program.root().find_var(range.var);
   if (var == nullptr)
@@ -121,16 +93,16 @@ StatusOr<Tensor> column_tensor(const Table& table, const ColumnRange& range,
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(var->dtype(), dims));
   switch (var->dtype()) {
     case DType::kFloat32:
-      fill<float>(table, range, tensor);
+      MILLRACE_RETURN_IF_ERROR(fill<float>(table, range, tensor));
       break;
     case DType::kFloat64:
-      fill<double>(table, range, tensor);
+      MILLRACE_RETURN_IF_ERROR(fill<double>(table, range, tensor));
       break;
     case DType::kInt32:
-      fill<int32_t>(table, range, tensor);
+      MILLRACE_RETURN_IF_ERROR(fill<int32_t>(table, range, tensor));
       break;
     case DType::kInt64:
-      fill<int64_t>(table, range, tensor);
+      MILLRACE_RETURN_IF_ERROR(fill<int64_t>(table, range, tensor));
       break;
     default:
       return Unimplemented("var '{}': csv columns of {}", range.var, dtype_name(var->dtype()));
@@ -154,7 +126,7 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
   } else {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<ColumnRange> ranges, parse_columns(columns));
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
-    const StatusOr<Table> table = parse_csv(text);
+    const StatusOr<CsvTable> table = parse_csv(text);
     if (!table.ok()) return Status(table.status()).in_file(path);
     for (const ColumnRange& range : ranges) {
       StatusOr<Tensor> tensor = column_tensor(*table, range, program);
