@@ -140,6 +140,7 @@ Status save_inference_model(const std::string& folder, const Program& program,
     io::SaveVarsOptions save;
     save.filename = options.params_filename;
     save.save.replace = options.replace;
+    save.manifest = false;  // a model folder is handed to others, who may change it
     MILLRACE_RETURN_IF_ERROR(io::save_persistables(scope, *pruned, folder, save).status());
   }
   return write_file_atomically(path, export_program(*pruned), options.replace);

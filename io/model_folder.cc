@@ -10,6 +10,7 @@
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 
 namespace millrace::io {
@@ -189,9 +190,13 @@ std::vector<ParamSpec> persistables_of(const Program& program) {
 StatusOr<ParamValues> read_parameters(const std::string& path, const Program& program,
                                       const LoadOptions& options) {
   const std::vector<ParamSpec> specs = persistables_of(program);
-  if (is_folder(path)) return load_separate(path, specs, options);
+  if (is_folder(path)) {
+    MILLRACE_RETURN_IF_ERROR(check_folder(path, names_of(specs), CheckFiles::kBytes));
+    return load_separate(path, specs, options);
+  }
   MILLRACE_ASSIGN_OR_RETURN(const bool archive, is_archive(path));
   if (archive) return load_archive(path, program);
+  MILLRACE_RETURN_IF_ERROR(check_file(path, names_of(specs)));
   MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
   return load_combined(source, specs, options);
 }
@@ -206,7 +211,8 @@ Status load_parameters(const std::string& path, const Program& program, Scope& s
 Status save_parameters(const std::string& path, const Program& program, const Scope& scope,
                        const SaveOptions& options) {
   std::vector<NamedValue> values;
-  for (const ParamSpec& spec : persistables_of(program)) {
+  const std::vector<ParamSpec> specs = persistables_of(program);
+  for (const ParamSpec& spec : specs) {
     const Value* const value = scope.find(spec.name);
     if (value == nullptr || !value->initialized()) {
       Location location;
@@ -216,8 +222,13 @@ Status save_parameters(const std::string& path, const Program& program, const Sc
     }
     values.push_back({spec.name, value});
   }
-  if (is_folder(path) || path.ends_with('/')) return save_separate(path, values, options);
-  return save_combined(path, values, options);
+  if (values.empty()) return Ok();
+  if (is_folder(path) || path.ends_with('/')) {
+    MILLRACE_RETURN_IF_ERROR(save_separate(path, values, options));
+    return write_folder_manifest(path, names_of(specs), {}, options.sync);
+  }
+  MILLRACE_RETURN_IF_ERROR(save_combined(path, values, options));
+  return write_file_manifest(path, names_of(specs), options.sync);
 }
 
 }  // namespace millrace::io

@@ -45,7 +45,8 @@ Status load_parameters(const std::string& path, const Program& program, Scope& s
                        const LoadOptions& options = {});
 
 /// Writes the persistable vars of a program from a scope in the format of the original: into a
-/// folder, one file a var, if the path is a folder or ends in '/'; else into one combined file.
+/// folder, one file a var, if the path is a folder or ends in '/'; else into one combined file. A
+/// manifest is written beside it (io/params_manifest.h), which read_parameters() looks at.
 /// Errors: as save_combined() and save_separate(); kNotFound with the var if it has no value.
 Status save_parameters(const std::string& path, const Program& program, const Scope& scope,
                        const SaveOptions& options = {});

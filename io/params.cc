@@ -12,6 +12,7 @@
 #include "io/output_file.h"
 #include "io/parallel_for.h"
 #include "io/param_header.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 
 namespace millrace::io {
@@ -259,6 +260,7 @@ Status save_combined(const std::string& path, llvm::ArrayRef<NamedValue> values,
   if (!pieces.ok()) return std::move(pieces).status().in_file(path);
   MILLRACE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path, options.replace));
   MILLRACE_RETURN_IF_ERROR(file.write(pieces->views));
+  forget_manifests(path);
   return file.commit(options.sync);
 }
 
@@ -277,6 +279,7 @@ StatusOr<std::string> combined_bytes(llvm::ArrayRef<NamedValue> values) {
 Status save_separate(const std::string& folder, llvm::ArrayRef<NamedValue> values,
                      const SaveOptions& options) {
   for (const NamedValue& value : values) {
+    forget_manifests(folder);
     MILLRACE_ASSIGN_OR_RETURN(const std::string path, make_path_below(folder, value.name));
     MILLRACE_RETURN_IF_ERROR(save_param(path, value, options));
   }

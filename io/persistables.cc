@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "io/byte_source.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 
 namespace millrace::io {
@@ -74,9 +75,15 @@ StatusOr<size_t> save_vars(const Scope& scope, const Program& program, const std
   if (!values.ok()) return std::move(values).status().in_file(folder);
   if (options.filename.empty()) {
     MILLRACE_RETURN_IF_ERROR(save_separate(folder, *values, options.save));
+    if (options.manifest) {
+      MILLRACE_RETURN_IF_ERROR(
+          write_folder_manifest(folder, names_of(specs), {}, options.save.sync));
+    }
   } else {
     MILLRACE_ASSIGN_OR_RETURN(const std::string path, make_path_below(folder, options.filename));
     MILLRACE_RETURN_IF_ERROR(save_combined(path, *values, options.save));
+    if (options.manifest)
+      MILLRACE_RETURN_IF_ERROR(write_file_manifest(path, names_of(specs), options.save.sync));
   }
   return specs.size();
 }
@@ -102,11 +109,13 @@ Status load_vars(Scope& scope, const Program& program, const std::string& folder
                  const LoadOptions& options) {
   const std::vector<ParamSpec> specs = vars_where(program, wanted);
   if (filename.empty()) {
+    MILLRACE_RETURN_IF_ERROR(check_folder(folder, names_of(specs), CheckFiles::kBytes));
     MILLRACE_ASSIGN_OR_RETURN(ParamValues values, load_separate(folder, specs, options));
     put(std::move(values), scope);
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, path_below(folder, filename));
+  MILLRACE_RETURN_IF_ERROR(check_file(path, names_of(specs)));
   MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
   MILLRACE_ASSIGN_OR_RETURN(ParamValues values, load_combined(source, specs, options));
   put(std::move(values), scope);

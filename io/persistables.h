@@ -31,6 +31,7 @@ std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wa
 struct SaveVarsOptions {
   std::string filename;  ///< one combined file of this name in the folder; empty: one file a var
   SaveOptions save;
+  bool manifest = true;  ///< with which load_vars() finds out what changed (io/params_manifest.h)
 };
 
 /// Writes the vars for which a predicate holds from a scope into a folder, which is made.
@@ -51,7 +52,8 @@ StatusOr<size_t> save_persistables(const Scope& scope, const Program& program,
 StatusOr<std::string> persistables_to_memory(const Scope& scope, const Program& program);
 
 /// Reads the vars for which a predicate holds from a folder into a scope, whose values they
-/// replace; on an error the scope is as before.
+/// replace; on an error the scope is as before. Files are compared with their manifest if there is
+/// one.
 /// \param filename  a combined file in the folder, which must hold exactly these vars; empty: one
 ///                  file a var
 /// Errors: kNotFound with var and path; kInvalidData for another dtype or other dims than the

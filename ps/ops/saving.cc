@@ -191,7 +191,26 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
   return Control([link, save](ControlContext& /*ctx*/) { return run_recv_save(*link, *save); });
 }
 
-StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& setup) {
+// "<bytes> <checksum> <file>", as a server answers.
+Status note_part(const Client::Call& call, SavedParts& saved) {
+  const auto [size, rest] = llvm::StringRef(call.reply.text).split(' ');
+  const auto [digits, file] = rest.split(' ');
+  io::ParamsManifest::TablePart part;
+  const auto checksum = io::Checksum::parse(digits);
+  if (size.getAsInteger(10, part.size) || !checksum || file.empty()) {
+    return Status(StatusCode::kDistributed,
+                  fmt::format("the server at {} does not say what it has written", call.endpoint));
+  }
+  part.table = call.text;
+  part.endpoint = call.endpoint;
+  part.file = file.str();
+  part.checksum = *checksum;
+  saved.push_back(std::move(part));
+  return Ok();
+}
+
+StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& setup,
+                                         const std::shared_ptr<SavedParts>& saved) {
   Strings endpoints = setup.attr<Strings>("epmap");
   if (endpoints.empty()) endpoints = setup.attr<Strings>("endpoints");
   auto folder = setup.attr<std::string>("dir");
@@ -206,7 +225,7 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
                               "they do not know what changed since",
                               mode));
   }
-  return Control([=](ControlContext& /*ctx*/) {
+  return Control([=](ControlContext& /*ctx*/) -> Status {
     std::vector<Client::Call> calls;
     for (const std::string& endpoint : endpoints) {
       Client::Call& call = calls.emplace_back();
@@ -215,19 +234,22 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
       call.text = table;
       call.items.push_back({folder, nullptr, nullptr});
     }
-    return link->client().call_all(calls);
+    MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
+    if (saved == nullptr) return Ok();
+    for (const Client::Call& call : calls) MILLRACE_RETURN_IF_ERROR(note_part(call, *saved));
+    return Ok();
   });
 }
 
 }  // namespace
 
-void add_saving_controls(ControlRegistry& registry, const Link& link,
-                         const std::string& files_root) {
+void add_saving_controls(ControlRegistry& registry, const Link& link, const std::string& files_root,
+                         const std::shared_ptr<SavedParts>& saved) {
   registry.add("recv_save", [link, files_root](const KernelSetup& setup, BlockRunner& /*runner*/) {
     return make_recv_save(link, setup, files_root);
   });
-  registry.add("checkpoint_notify", [link](const KernelSetup& setup, BlockRunner& /*runner*/) {
-    return make_checkpoint_notify(link, setup);
+  registry.add("checkpoint_notify", [link, saved](const KernelSetup& setup, BlockRunner&) {
+    return make_checkpoint_notify(link, setup, saved);
   });
 }
 

@@ -2,19 +2,26 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "executor/control.h"
+#include "io/params_manifest.h"
 #include "ps/client/trainer_link.h"
 
 namespace millrace::ps {
+
+/// The parts of tables that servers have written.
+using SavedParts = std::vector<io::ParamsManifest::TablePart>;
 
 /// Adds the ops by which trainer programs talk to servers: send, recv, their barriers, look-ups of
 /// remote tables, and requests to save.
 ///
 /// \param link        shared by all of them; one program runs at a time
 /// \param files_root  folder for files that recv_save writes; empty: refused
+/// \param saved       receives what checkpoint_notify had servers write; may be null
 void add_trainer_controls(executor::ControlRegistry& registry,
-                          const std::shared_ptr<TrainerLink>& link, const std::string& files_root);
+                          const std::shared_ptr<TrainerLink>& link, const std::string& files_root,
+                          const std::shared_ptr<SavedParts>& saved = nullptr);
 
 // A function a file of ps/ops.
 void add_transfer_controls(executor::ControlRegistry& registry,
@@ -22,6 +29,7 @@ void add_transfer_controls(executor::ControlRegistry& registry,
 void add_lookup_controls(executor::ControlRegistry& registry,
                          const std::shared_ptr<TrainerLink>& link);
 void add_saving_controls(executor::ControlRegistry& registry,
-                         const std::shared_ptr<TrainerLink>& link, const std::string& files_root);
+                         const std::shared_ptr<TrainerLink>& link, const std::string& files_root,
+                         const std::shared_ptr<SavedParts>& saved);
 
 }  // namespace millrace::ps

@@ -10,6 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 #include "ps/server/load_slices.h"
 #include "ps/server/table_rows.h"
@@ -143,6 +144,11 @@ Status load_server_persistables(const transpiler::SlicesFile& slices, const Prog
   while (from.size() > 1 && from.back() == '/') from.pop_back();
   MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
   const std::string endpoint = get_attr_or(*serve, "endpoint", std::string());
+  // Slices are read without the rest of their files, so only sizes are compared.
+  std::vector<std::string> names;
+  for (const transpiler::DistributedVar& var : slices.overview.vars())
+    names.push_back(var.origin.name);
+  MILLRACE_RETURN_IF_ERROR(io::check_folder(from, names, io::CheckFiles::kSizes));
   MILLRACE_RETURN_IF_ERROR(run_load_program(slices, endpoint, from, scope, options).in_file(from));
   MILLRACE_RETURN_IF_ERROR(load_others(slices, program, from, scope));
   if (slices.properties.distributed_lookup_table.empty()) return Ok();

@@ -8,7 +8,9 @@
 #include "executor/inference_model.h"
 #include "framework/base/errors.h"
 #include "framework/export.h"
+#include "framework/op_attrs.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 #include "io/persistables.h"
 #include "ps/client/gather.h"
@@ -31,7 +33,7 @@ class RemoteSave {
  public:
   RemoteSave(const SavingTrainer& trainer, const std::string& root)
       : trainer_(trainer), runtime_(executor::make_runtime(root)) {
-    add_trainer_controls(runtime_->controls, trainer.link, root);
+    add_trainer_controls(runtime_->controls, trainer.link, root, saved_);
   }
   Status run(const Program& program) {
     executor::ExecutorOptions options = trainer_.options;
@@ -42,10 +44,12 @@ class RemoteSave {
     return prepared->run({}, {}, none);
   }
   [[nodiscard]] const ops::OpRegistry& ops() const { return *runtime_->ops; }
+  [[nodiscard]] const SavedParts& saved() const { return *saved_; }
 
  private:
   const SavingTrainer& trainer_;
   std::shared_ptr<executor::Runtime> runtime_;
+  std::shared_ptr<SavedParts> saved_ = std::make_shared<SavedParts>();
   Scope scope_;
 };
 
@@ -71,6 +75,16 @@ Status save_held(const SavingTrainer& trainer, const Names& names,
     values.push_back({name, value});
   }
   return io::save_separate(folder, values, {.replace = replace});
+}
+
+// Names of the files of the folder that a program has recv_save write.
+void add_received(const Program& program, const std::string& folder, Names& names) {
+  const std::string prefix = folder + "/";
+  for (const Op& op : program.root().ops()) {
+    if (op.type() != "recv_save") continue;
+    const auto path = get_attr_or(op, "file_path", std::string());
+    if (llvm::StringRef(path).startswith(prefix)) names.push_back(path.substr(prefix.size()));
+  }
 }
 
 StatusOr<std::string> folder_of(const DistributedSaveOptions& options) {
@@ -99,13 +113,15 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
                             gather_vars(trainer.link->client(), *trainer.slices, stale));
   MILLRACE_RETURN_IF_ERROR(save_held(trainer, plan.local_vars, fresh, folder, options.replace));
   RemoteSave remote(trainer, options.root);
-  if (!options.programs.empty()) {
-    for (const Program* const program : options.programs)
-      MILLRACE_RETURN_IF_ERROR(remote.run(*program));
-    return Ok();
+  std::vector<const Program*> programs = options.programs;
+  if (programs.empty())
+    for (const auto& program : plan.remote) programs.push_back(program.get());
+  Names names = plan.local_vars;
+  for (const Program* const program : programs) {
+    MILLRACE_RETURN_IF_ERROR(remote.run(*program));
+    add_received(*program, options.folder, names);
   }
-  for (const auto& program : plan.remote) MILLRACE_RETURN_IF_ERROR(remote.run(*program));
-  return Ok();
+  return io::write_folder_manifest(folder, names, remote.saved(), true);
 }
 
 Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel& model,

@@ -41,7 +41,8 @@ struct DistributedSaveOptions {
 /// from the servers where these have it, and has recv_save write what only servers keep; servers
 /// save their part of the distributed table on their own disks, as
 /// `<folder>/__lookup_table__/<table>_<n>`. The other trainers write nothing, so that nobody races
-/// for one file.
+/// for one file. A manifest beside the folder (io/params_manifest.h) has the sizes and checksums of
+/// all files, those of the servers with their endpoints.
 ///
 /// Call it when all trainers are done (Client::complete(true)).
 /// Errors: kInvalidArgument for a job that is not distributed; kNotFound for a var without value;

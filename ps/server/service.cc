@@ -195,7 +195,7 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kGoTo:
       return go_to(request, deadline, reply);
     case Method::kCheckpoint:
-      return checkpoint(request);
+      return checkpoint(request, reply);
     case Method::kCount:
       return count(request, repeat);
     case Method::kRun:

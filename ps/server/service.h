@@ -51,7 +51,7 @@ class Service final : public Handler {
   Status put_vars(const Request& request, ReplySink& reply);
   Status prefetch(const Request& request, ReplySink& reply);
   Status complete(const Request& request, Deadline deadline);
-  Status checkpoint(const Request& request);
+  Status checkpoint(const Request& request, ReplySink& reply);
   Status count(const Request& request, bool repeat);
   Status run(const Request& request, ReplySink& reply);
   Status table_barrier(const Request& request, Deadline deadline);

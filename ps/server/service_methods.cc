@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 #include "ps/server/service.h"
 #include "ps/server/table_rows.h"
@@ -142,7 +143,7 @@ Status Service::complete(const Request& request, Deadline deadline) {
 }
 
 // The table is saved as a file <table>_<server> of the folder, as the original does.
-Status Service::checkpoint(const Request& request) {
+Status Service::checkpoint(const Request& request, ReplySink& reply) {
   std::string table = request.text;
   if (table.empty() && core_->plan.checkpoint_block >= 0) {
     const Block& block = core_->program().block(static_cast<size_t>(core_->plan.checkpoint_block));
@@ -164,8 +165,14 @@ Status Service::checkpoint(const Request& request) {
       fmt::format("{}/{}_{}", request.items.front().name, table, core_->plan.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                             io::make_path_below(core_->options.files_root, name));
-  const std::shared_lock lock(*var->mutex);
-  return io::save_param(path, {table, var->value}, {.replace = Replace::kYes});
+  {
+    const std::shared_lock lock(*var->mutex);
+    MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, var->value}, {.replace = Replace::kYes}));
+  }
+  // What whoever asked for it writes into the manifest.
+  MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest::File file, io::file_facts(path, name));
+  reply.set_text(fmt::format("{} {} {}", file.size, file.checksum.text(), file.name));
+  return Ok();
 }
 
 Status Service::count(const Request& request, bool repeat) {

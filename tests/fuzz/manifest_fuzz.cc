@@ -8,6 +8,7 @@
 
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/manifest_form.h"
+#include "io/params_manifest.h"
 #include "tests/fuzz/memory_readable.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,6 +16,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::io::checksum_tail;
   using millrace::testing::require;
   std::string text(reinterpret_cast<const char*>(data), size);
+  if (const auto params = millrace::io::parse_params_manifest(text); params.ok()) {
+    const std::string written = millrace::io::params_manifest_text(*params);
+    const auto again = millrace::io::parse_params_manifest(written);
+    require(again.ok() && millrace::io::params_manifest_text(*again) == written,
+            "a manifest of parameter files is read back");
+  } else {
+    require(!params.status().message().empty(), "an error has a message");
+  }
   const size_t tail = checksum_tail({}).size();
   if (text.size() > tail) text.resize(text.size() - tail);
   text += checksum_tail(checksum_of(std::string_view(text)));

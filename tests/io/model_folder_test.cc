@@ -3,11 +3,14 @@
 
 #include "io/model_folder.h"
 
+#include <filesystem>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "framework/read_program.h"
 #include "io/npz.h"
+#include "io/params_manifest.h"
 #include "tests/io/temp_folder.h"
 #include "tests/support/program_builder.h"
 
@@ -133,6 +136,45 @@ TEST_F(ModelFolder, SavesWhatItLoaded) {
   EXPECT_EQ(again.names(), scope.names());
   EXPECT_THAT(save_parameters(folder_ / "x", *linear_, Scope()).to_string(),
               HasSubstr("/x, 'b': the var has no value to save"));
+}
+
+// Beside what was saved lies a manifest; what it does not say is not loaded.
+TEST_F(ModelFolder, ManifestsSayWhatChanged) {
+  Scope scope;
+  ASSERT_TRUE(load_parameters(kLinear + "/params", *linear_, scope).ok());
+  const auto load = [&](const std::string& name) {
+    Scope again;
+    return load_parameters(folder_ / name, *linear_, again).to_string();
+  };
+  for (const std::string name : {"all", "each/"}) {
+    ASSERT_TRUE(save_parameters(folder_ / name, *linear_, scope).ok());
+    const std::string manifest = params_manifest_path(folder_ / name);
+    const std::string file = folder_ / (name == "all" ? "all" : "each/w");
+    EXPECT_EQ(load(name), "ok");
+    std::string bytes = bytes_of(file);
+    bytes.back() = static_cast<char>(bytes.back() ^ 1);
+    put_file(file, bytes);
+    EXPECT_THAT(load(name), AllOf(HasSubstr(file), HasSubstr("expected checksum"),
+                                  HasSubstr("remove '" + manifest + "'")));
+    put_file(file, bytes + "x");
+    EXPECT_THAT(load(name), HasSubstr("as its manifest says, found"));
+    put_file(file, bytes);
+    std::filesystem::remove(manifest);
+    EXPECT_EQ(load(name), "ok");
+    // Who writes without a manifest takes the old one away.
+    ASSERT_TRUE(save_parameters(folder_ / name, *linear_, scope, {.replace = Replace::kYes}).ok());
+    const Value* const w = scope.find("w");
+    ASSERT_TRUE(save_param(file, {"w", w}, {.replace = Replace::kYes}).ok());
+    EXPECT_FALSE(std::filesystem::exists(manifest));
+  }
+  // The vars of a combined file, which has no names.
+  ASSERT_TRUE(save_parameters(folder_ / "all", *linear_, scope, {.replace = Replace::kYes}).ok());
+  std::string text = bytes_of(folder_ / "all.manifest.json");
+  text.replace(text.find("\"w\""), 3, "\"v\"");
+  put("all.manifest.json", text);
+  EXPECT_THAT(load("all"), HasSubstr("var 2 of 2: expected 'v' as its manifest says, found 'w'"));
+  put("all.manifest.json", "{}");
+  EXPECT_THAT(load("all"), HasSubstr("all.manifest.json: member 'schema'"));
 }
 
 TEST_F(ModelFolder, NpzMayHoldMoreOrLessButMustFit) {

@@ -9,6 +9,7 @@
 
 #include "executor/inference_model.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "ps/saving/distributed_load.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
@@ -177,6 +178,19 @@ TEST_F(DistributedSave, FilesAreThoseOfASingleProcess) {
   EXPECT_EQ(bytes_of(disk_ / "model/w_velocity_0"), file_of(counting({3, 2}, 10)));
   EXPECT_EQ(bytes_of(disk_ / "model/beta"), file_of(counting({1}, 0.5)));
   EXPECT_EQ(bytes_of(disk_ / "model/scale_of"), file_of(counting({1}, 2)));
+  // The manifest beside the folder has all of it, also what servers wrote on their disks.
+  const auto manifest = io::parse_params_manifest(bytes_of(disk_ / "model.manifest.json"));
+  ASSERT_EQ(outcome(manifest), "ok");
+  std::vector<std::string> names;
+  for (const auto& file : manifest->files) names.push_back(file.name);
+  EXPECT_THAT(names, ElementsAre("beta", "scale_of", "w", "w_velocity_0"));
+  ASSERT_EQ(manifest->tables.size(), 2);
+  for (size_t n = 0; n < 2; ++n) {
+    const io::ParamsManifest::TablePart& part = manifest->tables[n];
+    EXPECT_EQ(part.endpoint, "s:" + std::to_string(n));
+    EXPECT_EQ(part.file, "model/__lookup_table__/table_" + std::to_string(n));
+    EXPECT_EQ(part.checksum.text(), io::checksum_of(bytes_of(disk_ / part.file)).text());
+  }
 }
 
 TEST_F(DistributedSave, OnlyTheChiefWrites) {
