@@ -7,7 +7,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -31,8 +30,9 @@ Status failed(const char* what, int code, const std::string& path) {
 
 // There, room is taken page by page, first by fallocate() and then looked for again by write().
 bool is_in_memory(int fd) {
+  constexpr long kTmpfs = 0x01021994;  // statfs(2)
   struct statfs facts {};
-  return ::fstatfs(fd, &facts) == 0 && facts.f_type == TMPFS_MAGIC;
+  return ::fstatfs(fd, &facts) == 0 && facts.f_type == kTmpfs;
 }
 
 class SystemWritable final : public WritableFile {

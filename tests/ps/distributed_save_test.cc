@@ -337,6 +337,9 @@ TEST_F(DistributedSave, ServersLoadTheirSlicesOfWhatWasSaved) {
   Scope scope;
   const auto program = read_program_bytes(server_text(0), "server", {});
   EXPECT_THAT(outcome(load_server_persistables(slices_, **program, disk_ / "model", scope, {})),
+              HasSubstr("model/w: expected 50 bytes as its manifest says, found 46"));
+  fs::remove(disk_ / "model.manifest.json");
+  EXPECT_THAT(outcome(load_server_persistables(slices_, **program, disk_ / "model", scope, {})),
               HasSubstr("cut off"));
   fs::remove(disk_ / "model/w");
   EXPECT_THAT(outcome(load_server_persistables(slices_, **program, disk_ / "model", scope, {})),
