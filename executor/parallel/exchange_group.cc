@@ -37,6 +37,7 @@ struct ExchangeGroup::Slot {
       : number(exchange),
         shares(static_cast<size_t>(devices)),
         parts(static_cast<size_t>(devices)),
+        plain(static_cast<size_t>(devices)),
         rows(static_cast<size_t>(devices)),
         dtypes(static_cast<size_t>(devices)),
         rounds(static_cast<size_t>(devices)) {}
@@ -45,9 +46,11 @@ struct ExchangeGroup::Slot {
   ExchangeSpec spec;  ///< set by every device to the same
   std::vector<Share> shares;
   std::vector<std::vector<ExchangePart>> parts;  ///< by device
-  std::vector<const SelectedRows*> rows;         ///< by device
-  SelectedRows all_rows;                         ///< of all processes; set by device 0
-  std::vector<DType> dtypes;                     ///< by device
+  /// By device: row-major copies of parts whose order differs, which end() makes the parts.
+  std::vector<std::vector<Tensor>> plain;
+  std::vector<const SelectedRows*> rows;  ///< by device
+  SelectedRows all_rows;                  ///< of all processes; set by device 0
+  std::vector<DType> dtypes;              ///< by device
   /// By device: how often it has begun. Written by the device, read by others only for messages.
   std::vector<std::atomic<int64_t>> rounds;
   std::vector<int64_t> starts;  ///< first element of every part among all
@@ -66,6 +69,14 @@ struct ExchangeGroup::Slot {
   }
   [[nodiscard]] bool is_ready(int device) const {
     return ready.load(std::memory_order_seq_cst) == round(device);
+  }
+  /// Gives a device its row-major copies.
+  void take_plain(int device) {
+    const auto d = static_cast<size_t>(device);
+    for (size_t i = 0; i < plain[d].size(); ++i) {
+      if (plain[d][i].initialized()) *parts[d][i].tensor = std::move(plain[d][i]);
+    }
+    plain[d].clear();
   }
   [[nodiscard]] bool is_done() const { return done.load(std::memory_order_seq_cst) >= chunks; }
 };
@@ -91,6 +102,7 @@ void ExchangeGroup::reset() {
     slot->done = 0;
     slot->summed = 0;
     slot->copied = 0;
+    for (std::vector<Tensor>& plain : slot->plain) plain.clear();
     for (std::atomic<int64_t>& round : slot->rounds) round = 0;
   }
   for (std::vector<int>& pending : pending_) pending.clear();
@@ -212,7 +224,8 @@ Status ExchangeGroup::come(Slot& slot, int device) {
   return Ok();
 }
 
-// Padding of a layout is summed along with the elements; nobody reads it.
+// Padding of a layout is summed along with the elements; nobody reads it. Tensors themselves are
+// left to their devices, which may look at them already.
 Status ExchangeGroup::find_memory(Slot& slot) const {
   for (size_t i = 0; i < slot.parts[0].size(); ++i) {
     const auto part = [&](size_t device) -> ExchangePart* {
@@ -230,9 +243,14 @@ Status ExchangeGroup::find_memory(Slot& slot) const {
     for (size_t d = 0; d < slot.parts.size(); ++d) {
       ExchangePart* const own = part(d);
       if (own == nullptr || own->tensor == nullptr) continue;
-      if (!alike) MILLRACE_RETURN_IF_ERROR(make_plain(*own->tensor));
-      own->data = own->tensor->raw();
-      own->count = own->tensor->storage_bytes() / dtype_size(own->tensor->dtype());
+      Tensor* used = own->tensor;
+      if (!alike && used->layout() != nullptr) {
+        slot.plain[d].resize(slot.parts[d].size());
+        used = &slot.plain[d][i];
+        MILLRACE_RETURN_IF_ERROR(copy_plain(*own->tensor, *used));
+      }
+      own->data = used->raw();
+      own->count = used->storage_bytes() / dtype_size(used->dtype());
     }
   }
   return Ok();
@@ -344,7 +362,9 @@ Status ExchangeGroup::end(int device, int exchange) {
   MILLRACE_RETURN_IF_ERROR(wait(device, slot, [&] { return slot.is_done(); }));
   if (failed()) return cancelled();
   std::erase(pending_[static_cast<size_t>(device)], exchange);
-  return options_.trainers == nullptr ? Ok() : finish_with_trainers(slot, device);
+  if (options_.trainers != nullptr) MILLRACE_RETURN_IF_ERROR(finish_with_trainers(slot, device));
+  slot.take_plain(device);
+  return Ok();
 }
 
 // Several parts travel as one: the way costs more than two copies.

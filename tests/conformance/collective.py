@@ -5,17 +5,23 @@
 
 Each case is transpiled for 2 and 4 trainers (for as many as the reference has, the reference's own program runs), started
 by `launch`, and trained for three steps on its share of the rows. The mean of the losses and every persistable var must be
-what one process has that trains the program before transpiling on all rows. With --mpirun the ranks are started by mpirun.
+what one process has that trains the program before transpiling on all rows. Engine mpi: the ranks are started by mpirun. Engine
+netns: two ranks in two network namespaces that a virtual cable joins, by Gloo; skipped where namespaces cannot be made.
 Last line: "N passed, M failed". Needs numpy.
 """
 import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../executor/collective"))
+import namespaces  # noqa: E402
 
 STEPS, ROWS = 3, 8
 TYPES = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "i32": np.int32}
@@ -100,12 +106,38 @@ def check(args, case, ranks, engine):
             save_feeds(f"{work}/feeds{rank}.npz", steps, rank, ranks)
         command = [f"{tools}/run-program", "--program", main, "--startup", startup, "--params", start, "--feed-steps",
                    work + "/feeds{rank}.npz", "--steps", str(STEPS), "--fetch", loss, "--output", work + "/out{rank}.npz",
-                   "--save-persistables", work + "/after{rank}.npz", "--engine", engine, "--wait-ms", "20000", "--threads", "1"]
-        if engine == "mpi":
+                   "--save-persistables", work + "/after{rank}.npz", "--engine", "gloo" if engine == "netns" else engine, "--wait-ms",
+                   "20000", "--threads", "1"]
+        if engine == "netns":
+            run_in_namespaces(command)
+        elif engine == "mpi":
             run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command])
         else:
             run([f"{tools}/launch", "--nproc_per_node", str(ranks), "--log_dir", f"{work}/log", "--", *command])
         compare(work, ranks, loss)
+
+
+def run_in_namespaces(command):
+    """Two ranks that know each other's addresses and nothing else."""
+    endpoints = ",".join(f"{host}:6170" for host in namespaces.HOSTS)
+    ranks = []
+    for rank, name in enumerate(namespaces.NAMES):
+        words = [word.replace("{rank}", str(rank)) for word in command]
+        ranks.append(subprocess.Popen(["ip", "netns", "exec", name, *words, "--rank", str(rank), "--endpoints", endpoints],
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    for rank, process in enumerate(ranks):
+        output = process.communicate(timeout=120)[0]
+        if process.returncode != 0:
+            raise RuntimeError(f"rank {rank} exited with {process.returncode}:\n{output[-3000:]}")
+
+
+def can_make_namespaces():
+    try:
+        namespaces.make()
+        return True
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"skipped: no network namespaces here: {getattr(error, 'stderr', error)}")
+        return False
 
 
 def feeds(path, step):
@@ -151,15 +183,18 @@ def main():
     ap.add_argument("--bin-dir", required=True)
     ap.add_argument("--dir", required=True)
     ap.add_argument("--ranks", default="2,4")
-    ap.add_argument("--engine", default="shm,gloo,mpi")
+    ap.add_argument("--engine", default="shm,gloo,mpi", help="of shm, gloo, mpi and netns")
     ap.add_argument("-v", "--verbose", action="store_true")
     args = ap.parse_args()
     passed = failed = 0
+    engines = args.engine.split(",")
+    if "netns" in engines and not can_make_namespaces():
+        engines.remove("netns")
     names = sorted(n for n in os.listdir(args.dir) if n.startswith(("nccl2_", "collective_")))
     for name in names:
         for ranks in map(int, args.ranks.split(",")):
-            for engine in args.engine.split(","):
-                if "hierarchical" in name and ranks < 4:
+            for engine in engines:
+                if ("hierarchical" in name and ranks < 4) or (engine == "netns" and ranks != 2):
                     continue
                 try:
                     check(args, os.path.join(args.dir, name), ranks, engine)
@@ -174,4 +209,9 @@ def main():
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    finally:
+        if shutil.which("ip"):
+            for each in namespaces.NAMES:
+                namespaces.ip("netns", "del", each, check=False)
