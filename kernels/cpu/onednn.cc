@@ -108,8 +108,9 @@ struct Primitive::State {
   dnnl_stream_t stream = nullptr;
   dnnl::primitive primitive;
   std::vector<Argument> arguments;
-  std::vector<dnnl_exec_arg_t> exec;
-  size_t scratch = 0;
+  std::vector<dnnl_exec_arg_t> exec;  // the arguments, and scratch memory where it is needed
+  dnnl::memory own_scratch;           // behind the places of conversions
+  size_t scratch = 0;                 // for those
 
   Status expect(size_t index, const LayoutPtr& layout);
   Status expect_all(llvm::ArrayRef<Binding> bindings);
@@ -199,8 +200,13 @@ Status Primitive::run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const
   omp_set_num_threads(device.threads());
   MILLRACE_RETURN_IF_ERROR(state.expect_all(bindings));
   std::byte* scratch = nullptr;
-  if (state.scratch > 0) {
-    MILLRACE_ASSIGN_OR_RETURN(scratch, device.scratch(state.scratch, kScratchSlot));
+  const size_t own = state.own_scratch ? state.own_scratch.get_desc().get_size() : 0;
+  if (state.scratch + own > 0) {
+    MILLRACE_ASSIGN_OR_RETURN(scratch, device.scratch(state.scratch + own, kScratchSlot));
+  }
+  if (own > 0) {
+    const auto status = point(state.own_scratch, scratch + state.scratch, state.stream);
+    if (status != dnnl_success) return failed(status);
   }
   if (const auto status = state.load(bindings, scratch); status != dnnl_success)
     return failed(status);
@@ -255,7 +261,14 @@ void PrimitiveBuilder::add(Arg arg, const Desc& desc, const dnnl::memory::desc& 
   pending_.push_back({arg, native(desc), chosen, is_read});
 }
 
-Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
+dnnl::primitive_attr own_scratch() {
+  dnnl::primitive_attr attr;
+  attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attr;
+}
+
+Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive,
+                                  const dnnl::memory::desc& scratch) {
   auto state = std::make_shared<Primitive::State>();
   state->engine = library_.engine;
   state->stream = library_.stream.get();
@@ -272,6 +285,10 @@ Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive) {
     }
     state->arguments.push_back(std::move(argument));
     state->exec.emplace_back();
+  }
+  if (scratch.get_size() > 0) {
+    state->own_scratch = dnnl::memory(scratch, library_.engine, DNNL_MEMORY_NONE);
+    state->exec.push_back({DNNL_ARG_SCRATCHPAD, state->own_scratch.get()});
   }
   return Primitive(std::move(state));
 }

@@ -94,6 +94,9 @@ struct Convolution {
   bool accumulate = false;  ///< adds to what dst holds
   Rectifier rectifier = Rectifier::kNone;
   float alpha = 0.0F;  ///< of the rectifier
+  /// Rounds what is read, of float, to bfloat16 in each run; sums and the result are float.
+  /// kUnimplemented where the processor has no such convolutions.
+  bool bf16_factors = false;
   /// Layout in which the gradient of the weights is wanted, where that costs nothing.
   std::shared_ptr<const Layout> weights_layout = nullptr;
 };

@@ -48,6 +48,10 @@ dnnl::memory::desc native(const Desc& desc);
 /// The same tensor in the layout that the library likes best.
 dnnl::memory::desc any_layout(const Desc& desc);
 
+/// Attributes of a primitive to which run() gives scratch memory of the device. What the library
+/// takes itself belongs to the thread that made the primitive, and others must not run it.
+dnnl::primitive_attr own_scratch();
+
 /// Collects the arguments of a primitive; then build().
 class PrimitiveBuilder {
  public:
@@ -56,8 +60,10 @@ class PrimitiveBuilder {
   /// \param chosen  layout that the primitive was made with; converted if it is not the caller's
   /// \param is_read  an output that the primitive adds to
   void add(Arg arg, const Desc& desc, const dnnl::memory::desc& chosen, bool is_read = false);
+  /// \param scratch  memory that the primitive needs while it runs; it was made with
+  ///                 own_scratch()
   /// May throw dnnl::error.
-  Primitive build(const dnnl::primitive& primitive);
+  Primitive build(const dnnl::primitive& primitive, const dnnl::memory::desc& scratch);
 
  private:
   struct Pending {

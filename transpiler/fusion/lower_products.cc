@@ -10,6 +10,7 @@ bool is_product(llvm::StringRef type) {
   type.consume_front("summed_");
   return llvm::StringSwitch<bool>(type)
       .Cases("mul", "matmul", "matmul_v2", "bmm", "fc", true)
+      .Case("conv2d", true)
       .Default(false);
 }
 
@@ -37,7 +38,8 @@ class LowerProducts final : public Pass {
 
 void register_lower_products(PassRegistry& passes) {
   passes.add(PassInfo("lower-products",
-                      "mark matrix products to round their factors to bfloat16 (mkldnn_data_type)")
+                      "mark matrix products and convolutions to round what they read to bfloat16 "
+                      "(mkldnn_data_type)")
                  .strings("keep", "vars whose value is wanted after a run; no var goes")
                  .makes<LowerProducts>());
 }

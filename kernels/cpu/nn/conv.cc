@@ -1,3 +1,4 @@
+#include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nn/conv_pass.h"
 #include "kernels/cpu/nn/nn.h"
@@ -138,6 +139,7 @@ ConvAttrs read_conv_attrs(const KernelSetup& op) {
   attrs.window = read_window_attrs(op);
   attrs.groups = op.attr<int64_t>("groups");
   attrs.channels_last = channels_last(op, "data_format");
+  attrs.bf16 = wants_bf16(op);
   return attrs;
 }
 

@@ -122,7 +122,8 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   spec.accumulate = residual;
   spec.rectifier = fusion_.rectifier;
   spec.alpha = fusion_.alpha;
-  Prepared prepared{spec, std::nullopt, std::nullopt, std::nullopt};
+  Prepared prepared;
+  prepared.spec = spec;
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
     return prepared;
   auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
@@ -138,10 +139,29 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   }
   if (primitive.ok()) {
     prepared.primitive = std::move(primitive).value();
+    if (attrs_.bf16) add_rounding(device, prepared);
   } else if (primitive.status().code() != StatusCode::kUnimplemented) {
     return std::move(primitive).status();
   }
   return prepared;
+}
+
+// With very few places, rounding the filter takes longer than what it saves; then the loops for
+// them stay. With more, convolutions of rounded numbers beat those loops.
+void ConvPass::add_rounding(CpuDevice& device, Prepared& prepared) const {
+  constexpr int64_t kFewestPlaces = 5;
+  dnn::Convolution spec = prepared.spec;
+  const Dims& dst = spec.dst.dims;
+  if (spec.src.dtype != DType::kFloat32 || attrs_.groups != 1 || attrs_.channels_last) return;
+  if (ops::dims_product(llvm::ArrayRef(dst).drop_front(2)) < kFewestPlaces) return;
+  spec.bf16_factors = true;
+  auto made = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
+              : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
+                                             : dnn::convolution_backward_weights(device, spec);
+  if (!made.ok()) return;
+  prepared.rounding = std::move(made).value();
+  prepared.few_places.reset();
+  prepared.few_places_images.reset();
 }
 
 namespace {
@@ -191,10 +211,11 @@ StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared
   return true;
 }
 
-Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitive,
-                               const ConvTensors& t, const Layouts& layouts, const Tensor* bias,
-                               Tensor* residual) const {
+Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
+                               const Layouts& layouts, const Tensor* bias, Tensor* residual) const {
   using dnn::Arg;
+  const dnn::Primitive& primitive = *prepared.primitive;
+  const dnn::Primitive& runs = prepared.rounding ? *prepared.rounding : primitive;
   const auto place = [](Tensor& result, const LayoutPtr& layout) {
     const Dims dims(result.dims().begin(), result.dims().end());
     return result.resize(result.dtype(), dims, layout);
@@ -210,18 +231,18 @@ Status ConvPass::run_primitive(CpuDevice& device, const dnn::Primitive& primitiv
       if (layouts.pack_weights && t.weights.layout() == nullptr)
         MILLRACE_RETURN_IF_ERROR(bring_to(device, t.weights, primitive.layout(Arg::kWeights)));
       MILLRACE_RETURN_IF_ERROR(place_over(device, residual, free_layout(Arg::kDst, t.dst), t.dst));
-      return primitive.run(device, {{Arg::kSrc, t.src},
-                                    {Arg::kWeights, t.weights},
-                                    {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
-                                    {Arg::kDst, t.dst}});
+      return runs.run(device, {{Arg::kSrc, t.src},
+                               {Arg::kWeights, t.weights},
+                               {Arg::kBias, bias == nullptr ? nullptr : bias->raw()},
+                               {Arg::kDst, t.dst}});
     case Kind::kBackwardData:
       MILLRACE_RETURN_IF_ERROR(place(t.src, free_layout(Arg::kDiffSrc, t.src)));
-      return primitive.run(
-          device, {{Arg::kDiffDst, t.dst}, {Arg::kWeights, t.weights}, {Arg::kDiffSrc, t.src}});
+      return runs.run(device,
+                      {{Arg::kDiffDst, t.dst}, {Arg::kWeights, t.weights}, {Arg::kDiffSrc, t.src}});
     case Kind::kBackwardWeights:
       MILLRACE_RETURN_IF_ERROR(place(t.weights, layouts.weights_grad));
-      return primitive.run(
-          device, {{Arg::kSrc, t.src}, {Arg::kDiffDst, t.dst}, {Arg::kDiffWeights, t.weights}});
+      return runs.run(device,
+                      {{Arg::kSrc, t.src}, {Arg::kDiffDst, t.dst}, {Arg::kDiffWeights, t.weights}});
   }
   return Ok();
 }
@@ -287,9 +308,8 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
                               run_few_places_images(device, *prepared, t, layouts, bias, residual));
     if (done) return Ok();
   }
-  return prepared->primitive
-             ? run_primitive(device, *prepared->primitive, t, layouts, bias, residual)
-             : run_plain(device, prepared->spec, t, bias, residual);
+  return prepared->primitive ? run_primitive(device, *prepared, t, layouts, bias, residual)
+                             : run_plain(device, prepared->spec, t, bias, residual);
 }
 
 Status add_channel_bias(Tensor& images, const Tensor& bias, bool channels_last) {

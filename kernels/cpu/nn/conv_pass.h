@@ -19,9 +19,11 @@ struct ConvAttrs {
   /// The op is the gradient of a convolution: its Output is what the convolution reads (src), its
   /// Input what the convolution makes (dst).
   bool transposed = false;
+  /// What is read is rounded to bfloat16 where that is of use (dnn::Convolution::bf16_factors).
+  bool bf16 = false;
 };
 
-/// Reads attributes groups, data_format and those of the window.
+/// Reads attributes groups, data_format, mkldnn_data_type and those of the window.
 ConvAttrs read_conv_attrs(const KernelSetup& op);
 
 /// What a convolution works on. The one that is computed is written, the others are only read,
@@ -66,18 +68,20 @@ class ConvPass {
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
+    std::optional<dnn::Primitive> rounding;   ///< runs instead, but does not choose layouts
     // Instead, for tensors in the layouts that they want.
     std::optional<FewPlaces> few_places;
     std::optional<FewPlacesImages> few_places_images;
   };
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                              bool bias, bool residual) const;
+  void add_rounding(CpuDevice& device, Prepared& prepared) const;
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
   StatusOr<bool> run_few_places_images(CpuDevice& device, const Prepared& prepared,
                                        const ConvTensors& t, const Layouts& layouts,
                                        const Tensor* bias, Tensor* residual) const;
-  Status run_primitive(CpuDevice& device, const dnn::Primitive& primitive, const ConvTensors& t,
+  Status run_primitive(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                        const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
   Status run_plain(CpuDevice& device, const dnn::Convolution& spec, const ConvTensors& t,
                    const Tensor* bias, Tensor* residual) const;
