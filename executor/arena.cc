@@ -144,7 +144,8 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
     use.range = -1;
     if (use.first < 0 || table[index]->get_if<Tensor>() == nullptr) continue;
     use.range = static_cast<int32_t>(ranges.size());
-    ranges.push_back({use.first, use.last, use.bytes, -1});
+    const int32_t last = until_.empty() ? use.last : until_[static_cast<size_t>(use.last)];
+    ranges.push_back({use.first, last, use.bytes, -1});
   }
   for (const unsigned index : temporary_.set_bits()) {
     const Use& use = uses_[index];
@@ -154,6 +155,7 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
         giver.bytes < use.bytes)
       continue;
     ranges[static_cast<size_t>(use.range)].takes_over = giver.range;
+    ranges[static_cast<size_t>(giver.range)].last = giver.last;
   }
   plan_ = plan_memory(ranges);
   give_back_free_memory(plan_.bytes);

@@ -27,6 +27,10 @@ class Arena {
   /// \param in_place   an output may take over the memory of an input that dies
   Arena(llvm::ArrayRef<Step> steps, llvm::BitVector temporary, bool in_place = true);
 
+  /// Says for each step until when memory stays that is used there last: steps need not run in
+  /// order. Counts from the next plan on.
+  void hold(std::vector<int32_t> until) { until_ = std::move(until); }
+
   /// Keeps a value readable after the run (a fetch). Drops the present plan if it had not been
   /// kept.
   void keep(int32_t index, Value* const* table);
@@ -39,6 +43,7 @@ class Arena {
   /// Errors: kResource.
   Status after_run(Value* const* table, bool shapes_changed);
 
+  [[nodiscard]] bool is_planned() const { return buffer_ != nullptr; }
   /// Bytes of all temporaries together, and the least that liveness allows; 0 before the first run.
   [[nodiscard]] int64_t bytes() const { return plan_.bytes; }
   [[nodiscard]] int64_t peak_live() const { return plan_.peak_live; }
@@ -64,6 +69,7 @@ class Arena {
   std::vector<Use> uses_;
   std::vector<int32_t> release_;       ///< table entries by the last step that uses them
   std::vector<int32_t> release_from_;  ///< where those of each step begin, and the end
+  std::vector<int32_t> until_;         ///< one a step; empty: itself
   MemoryPlan plan_;
   std::shared_ptr<Buffer> buffer_;
 };

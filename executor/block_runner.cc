@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/overlap/overlap.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
@@ -18,6 +19,10 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
 }
 
 }  // namespace
+
+BlockRunner::BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
+    : runtime_(runtime), block_(block), device_(device) {}
+BlockRunner::~BlockRunner() = default;
 
 StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runtime,
                                                             const Block& block,
@@ -201,19 +206,26 @@ Status BlockRunner::run_without(const llvm::BitVector& skipped) {
 }
 
 Status BlockRunner::run_steps(const llvm::BitVector* skipped) {
-  shapes_changed_ = false;
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  shapes_changed_.store(false, std::memory_order_relaxed);
+  MILLRACE_RETURN_IF_ERROR(overlap_ == nullptr ? run_in_order(0, steps_.size(), skipped)
+                                               : run_with_overlap());
+  const bool changed = shapes_changed_.load(std::memory_order_relaxed);
+  return arena_is_used_ ? arena_.after_run(table_.data(), changed) : Ok();
+}
+
+Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
+  for (size_t i = first; i < end; ++i) {
     if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
       arena_.after_step(i, table_.data());
       continue;
     }
     if (observer_ != nullptr) observer_->before(steps_[i]);
-    Status status = run_step(steps_[i]);
+    Status status = run_step(steps_[i], device_);
     if (status.ok() && observer_ != nullptr) status = observer_->after(steps_[i], table_.data());
     if (!status.ok()) return place_error(steps_[i], std::move(status));
     arena_.after_step(i, table_.data());
   }
-  return arena_is_used_ ? arena_.after_run(table_.data(), shapes_changed_) : Ok();
+  return Ok();
 }
 
 Status BlockRunner::place_error(const Step& step, Status status) const {
@@ -270,24 +282,25 @@ void BlockRunner::keep(llvm::StringRef name) {
   if (found != indices_.end()) arena_.keep(found->second, table_.data());
 }
 
-Status BlockRunner::run_step(Step& step) {
+Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(step, table_.data()));
-  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device_));
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device));
   if (step.control) {
-    ControlContext ctx{{table_.data(), step.inputs, step.outputs, device_}, *scope_, *this};
+    ControlContext ctx{{table_.data(), step.inputs, step.outputs, device}, *scope_, *this};
     return (*step.control)(ctx);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const bool apart,
-                            prepare_outputs(step, table_.data(), shapes_changed_));
+  bool changed = false;
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, table_.data(), changed));
+  if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
   const kernels::KernelContext ctx(table_.data(),
                                    apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
-                                   step.outputs, device_);
+                                   step.outputs, device);
   MILLRACE_RETURN_IF_ERROR(step.kernel(ctx));
   if (apart) {
     for (const Step::Shared& shared : step.shared) table_[shared.spare]->clear();
   }
   // control ops hand on values of sub-blocks without knowing layouts
-  return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device_);
+  return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device);
 }
 
 Value* BlockRunner::find(llvm::StringRef name) const {

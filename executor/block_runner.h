@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 
 namespace millrace::executor {
 
+class Overlap;
+struct Group;
+
 /// One block of a program, compiled: kernels are made, arguments are indices into a table of
 /// values. The table is filled from a scope by bind(); run() then looks up no names.
 ///
@@ -33,7 +37,7 @@ class BlockRunner {
                                                         llvm::ArrayRef<const Op*> order = {});
   BlockRunner(const BlockRunner&) = delete;
   BlockRunner& operator=(const BlockRunner&) = delete;
-  ~BlockRunner() = default;
+  ~BlockRunner();
 
   [[nodiscard]] const Block& block() const { return block_; }
   [[nodiscard]] const Runtime& runtime() const { return runtime_; }
@@ -62,6 +66,11 @@ class BlockRunner {
   /// whose values stay bound to one scope. After bind().
   /// \param in_place  an op may write where an input is that nobody reads after it
   void plan_memory(bool in_place = true);
+  /// Lets steps run side by side where that is expected to pay (executor/overlap). With one thread
+  /// it does nothing. After plan_memory(), before the first run.
+  void allow_overlap();
+  /// What has been chosen of it; null: nothing.
+  [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
   /// Makes a value readable after run(); others may have lost their memory by then.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
@@ -88,15 +97,19 @@ class BlockRunner {
   [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
 
  private:
-  BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
-      : runtime_(runtime), block_(block), device_(device) {}
+  BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device);
   int32_t index_of(NameId name);
   [[nodiscard]] Value& make_value(Scope& scope, llvm::StringRef name) const;
   [[nodiscard]] llvm::BitVector written_first() const;
   Status add_step(const Op& op);
   void find_shared(Step& step);
   Status run_steps(const llvm::BitVector* skipped);
-  Status run_step(Step& step);
+  Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
+  Status run_with_overlap();
+  Status choose_overlap();
+  Status make_kernels(const Group& group, kernels::CpuDevice& device);
+  Status run_placed(size_t index, kernels::CpuDevice& device);
+  Status run_step(Step& step, kernels::CpuDevice& device);
   Status place_error(const Step& step, Status status) const;
 
   const Runtime& runtime_;
@@ -112,7 +125,8 @@ class BlockRunner {
   StepObserver* observer_ = nullptr;
   Arena arena_;
   bool arena_is_used_ = false;
-  bool shapes_changed_ = false;
+  std::unique_ptr<Overlap> overlap_;
+  std::atomic<bool> shapes_changed_ = false;
   int depth_ = 0;  ///< blocks around this one
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;
 };

@@ -44,10 +44,12 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   if (options_.optimize || options_.bf16_products) {
     if (original_ == nullptr) original_ = program_->clone();
     places_.before(*program_);
-    MILLRACE_ASSIGN_OR_RETURN(changed, optimize(*program_, *runtime_->ops, kept_,
-                                                {.fuse = options_.optimize,
-                                                 .bf16_products = options_.bf16_products,
-                                                 .release_folded = options_.release_folded}));
+    MILLRACE_ASSIGN_OR_RETURN(
+        changed, optimize(*program_, *runtime_->ops, kept_,
+                          {.fuse = options_.optimize,
+                           .bf16_products = options_.bf16_products,
+                           .split_gradients = options_.inter_op && options_.threads > 1,
+                           .release_folded = options_.release_folded}));
   }
   if (changed) {
     places_.after(*program_);
@@ -67,6 +69,7 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_ = *std::move(runner);
   runner_->bind(*locals_);
   runner_->plan_memory();
+  if (options_.inter_op) runner_->allow_overlap();
   runner_->observe(observer_);
   return Ok();
 }

@@ -26,6 +26,9 @@ struct ExecutorOptions {
   /// Factors of float matrix products are rounded to bfloat16, where the processor has products of
   /// those; everything else, parameters included, stays float.
   bool bf16_products = false;
+  /// With several threads: independent ops may run side by side, each on one thread, where that is
+  /// expected to take less time than one after another on all of them.
+  bool inter_op = true;
   /// A program for inference gives up the memory of parameters of which its first run makes other
   /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.

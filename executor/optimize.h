@@ -12,8 +12,9 @@ namespace millrace::executor {
 
 /// Which rewrites are wanted.
 struct OptimizeOptions {
-  bool fuse = true;            ///< those that leave results as they are but for rounding
-  bool bf16_products = false;  ///< and factors of matrix products rounded to bfloat16
+  bool fuse = true;              ///< those that leave results as they are but for rounding
+  bool bf16_products = false;    ///< and factors of matrix products rounded to bfloat16
+  bool split_gradients = false;  ///< gradients that may run side by side become ops of their own
   /// Inference: parameters that are folded into others lose their elements in the first run.
   bool release_folded = false;
 };

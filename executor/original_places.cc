@@ -20,9 +20,14 @@ void OriginalPlaces::after(const Program& program) {
   for (const Block& block : program.blocks()) {
     std::vector<int64_t>& ops = was_.emplace_back();
     ops.reserve(block.op_count());
+    const Op* before = nullptr;
     for (const Op& op : block.ops()) {
       const auto found = index_.find(&op);
       ops.push_back(found == index_.end() ? -1 : found->second);
+      // a new op in front of one of its type is a part of that one
+      if (before != nullptr && ops[ops.size() - 2] < 0 && before->type() == op.type())
+        ops[ops.size() - 2] = ops.back();
+      before = &op;
     }
   }
   llvm::DenseMap<const Op*, int64_t>().swap(index_);

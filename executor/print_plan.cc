@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/overlap/overlap.h"
 #include "framework/program.h"
 
 namespace millrace::executor {
@@ -21,6 +22,10 @@ std::string output_text(const BlockRunner& runner, const Step& step, size_t posi
   return offset < 0 ? text : text + fmt::format(" at {}", offset);
 }
 
+int32_t group_of(const BlockRunner& runner, size_t step) {
+  return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(step);
+}
+
 }  // namespace
 
 std::string print_plan(const BlockRunner& runner) {
@@ -28,8 +33,10 @@ std::string print_plan(const BlockRunner& runner) {
       fmt::format("block {}: {} steps\n", runner.block().index(), runner.steps().size());
   int64_t number = 0;
   for (const Step& step : runner.steps()) {
-    text += fmt::format("{:>6}  {:<28}{}", number++, step.op->type().str(),
-                        step.control ? " [control]" : "");
+    const int32_t group = group_of(runner, static_cast<size_t>(number));
+    text += fmt::format("{:>6}  {:<28}{}{}", number++, step.op->type().str(),
+                        step.control ? " [control]" : "",
+                        group < 0 ? "" : fmt::format(" [side by side {}]", group));
     size_t position = 0;
     for (const Slot& slot : step.op->outputs()) {
       for (const Arg& arg : slot.args) {

@@ -15,32 +15,6 @@ namespace {
 
 using ops::VarMeta;
 
-VarMeta meta_of_value(const Value& value) {
-  VarMeta meta;
-  meta.kind = value.kind();
-  meta.has_shape = false;
-  if (const auto* const tensor = value.get_if<Tensor>()) {
-    meta.has_shape = tensor->initialized();
-    meta.dtype = tensor->dtype();
-    meta.dims.assign(tensor->dims().begin(), tensor->dims().end());
-    meta.lod = tensor->lod();
-  } else if (const auto* const rows = value.get_if<SelectedRows>()) {
-    meta.has_shape = rows->value.initialized();
-    meta.dtype = rows->value.dtype();
-    meta.dims.assign(rows->value.dims().begin(), rows->value.dims().end());
-    if (!meta.dims.empty()) meta.dims[0] = rows->height;
-  } else if (const auto* const array = value.get_if<TensorArray>()) {
-    if (!array->empty() && array->front().initialized()) {
-      meta.dtype = array->front().dtype();
-      meta.has_shape = true;
-      meta.dims.assign(array->front().dims().begin(), array->front().dims().end());
-      for (int64_t& dim : meta.dims) dim = -1;
-    }
-  }
-  meta.lod_level = static_cast<int32_t>(meta.lod.size());
-  return meta;
-}
-
 // Inference over the values of one step.
 class StepInfer final : public ops::InferContext {
  public:
@@ -295,6 +269,32 @@ bool is_sized(const Tensor& tensor, const Step::Result& result) {
 }
 
 }  // namespace
+
+ops::VarMeta meta_of_value(const Value& value) {
+  VarMeta meta;
+  meta.kind = value.kind();
+  meta.has_shape = false;
+  if (const auto* const tensor = value.get_if<Tensor>()) {
+    meta.has_shape = tensor->initialized();
+    meta.dtype = tensor->dtype();
+    meta.dims.assign(tensor->dims().begin(), tensor->dims().end());
+    meta.lod = tensor->lod();
+  } else if (const auto* const rows = value.get_if<SelectedRows>()) {
+    meta.has_shape = rows->value.initialized();
+    meta.dtype = rows->value.dtype();
+    meta.dims.assign(rows->value.dims().begin(), rows->value.dims().end());
+    if (!meta.dims.empty()) meta.dims[0] = rows->height;
+  } else if (const auto* const array = value.get_if<TensorArray>()) {
+    if (!array->empty() && array->front().initialized()) {
+      meta.dtype = array->front().dtype();
+      meta.has_shape = true;
+      meta.dims.assign(array->front().dims().begin(), array->front().dims().end());
+      for (int64_t& dim : meta.dims) dim = -1;
+    }
+  }
+  meta.lod_level = static_cast<int32_t>(meta.lod.size());
+  return meta;
+}
 
 StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
   if (!step.inferred || !same_inputs(step, table)) {

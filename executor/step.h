@@ -102,6 +102,9 @@ struct Step {
   bool inferred = false;
 };
 
+/// What inference may know of a value; without shape if it holds none.
+ops::VarMeta meta_of_value(const Value& value);
+
 /// Brings the outputs of a step to the dtype, dims and LoD that inference gives for its present
 /// inputs; inference runs again only if an input changed.
 ///

@@ -61,7 +61,8 @@ double flops(const InferContext& ctx) {
   if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
   const double per_element =
       2 * element_count(filter) / static_cast<double>(std::max<int64_t>(filter.dims[0], 1));
-  const double passes = ctx.has_input("Output@GRAD") ? 2 : 1;
+  const size_t gradients = ctx.output_count("Input@GRAD") + ctx.output_count("Filter@GRAD");
+  const double passes = ctx.has_input("Output@GRAD") ? static_cast<double>(gradients) : 1;
   return passes * per_element * element_count(tensor_meta(DType::kFloat32, *dims.value()));
 }
 

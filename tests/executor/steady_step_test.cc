@@ -94,5 +94,36 @@ TEST(SteadyStep, AllocatesNothing) {
   }
 }
 
+// Two branches long enough to run side by side.
+TEST(SteadyStep, AllocatesNothingSideBySide) {
+  constexpr int64_t kMany = 60000;
+  auto made = Program::create();
+  Block& block = made->root();
+  for (const char* const name : {"x", "a", "b", "c", "d", "y"})
+    declare(block, name, {-1, kColumns});
+  block.append_op("relu").set_input("X", "x").set_output("Out", "a");
+  block.append_op("softmax").set_input("X", "a").set_output("Out", "b");
+  block.append_op("tanh").set_input("X", "x").set_output("Out", "c");
+  block.append_op("softmax").set_input("X", "c").set_output("Out", "d");
+  block.append_op("elementwise_add").set_input("X", "b").set_input("Y", "d").set_output("Out", "y");
+  Scope scope;
+  NamedValues feeds;
+  feeds["x"] = filled({kMany, kColumns}, 1);
+  auto prepared = Executor(standard_runtime(), {.threads = 2}).prepare(*made, scope);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+  const std::vector<std::string> fetches{"y"};
+  std::vector<Value> results;
+  for (int step = 0; step < 4; ++step)
+    ASSERT_TRUE(prepared.value()->run(feeds, fetches, results).ok());
+  EXPECT_NE(prepared.value()->plan_text().find("[side by side 0]"), std::string::npos)
+      << prepared.value()->plan_text();
+  const int64_t before = allocations();
+  bool good = true;
+  for (int step = 0; step < 20; ++step)
+    good = good && prepared.value()->run(feeds, fetches, results).ok();
+  EXPECT_EQ(allocations() - before, 0);
+  EXPECT_TRUE(good);
+}
+
 }  // namespace
 }  // namespace millrace::executor

@@ -181,6 +181,8 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");
+  add_switch(app, "--inter-op", options.inter_op,
+             "several threads: run independent ops side by side where that pays");
   app.add_option("--allow-dir", options.allow_dir,
                  "folder whose files the ops load and save may use")
       ->type_name("DIR");

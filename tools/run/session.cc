@@ -209,6 +209,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
        // a NaN is traced to the op that the user wrote
        .optimize = options.optimize && !options.check_nan,
        .bf16_products = options.precision == "bf16",
+       .inter_op = options.inter_op,
        .release_folded = may_release_folded(options, session.program())});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));

@@ -1,0 +1,67 @@
+#include "executor/block_runner.h"
+#include "executor/overlap/overlap.h"
+#include "executor/overlap/step_work.h"
+
+// The part of BlockRunner that runs steps side by side.
+namespace millrace::executor {
+
+void BlockRunner::allow_overlap() {
+  overlap_ = device_.threads() > 1 ? std::make_unique<Overlap>(device_.threads()) : nullptr;
+}
+
+// Before the first run: what is fed and stored has its dims now.
+Status BlockRunner::choose_overlap() {
+  overlap_->choose(steps_,
+                   estimate_work(steps_, table_.data(), *runtime_.kernels, device_.threads()));
+  for (const Group& group : overlap_->groups())
+    MILLRACE_RETURN_IF_ERROR(make_kernels(group, overlap_->device()));
+  arena_.hold(overlap_->holds());
+  return Ok();
+}
+
+// What a kernel prepares, it prepares for the threads of one device.
+Status BlockRunner::make_kernels(const Group& group, kernels::CpuDevice& device) {
+  for (int32_t s = group.first; s < group.end; ++s) {
+    Step& step = steps_[static_cast<size_t>(s)];
+    const kernels::KernelSetup setup(*step.def, *step.op, device);
+    StatusOr<kernels::Kernel> kernel = runtime_.kernels->find(step.op->type())(setup);
+    if (!kernel.ok()) return place_error(step, std::move(kernel).status());
+    step.kernel = *std::move(kernel);
+  }
+  return Ok();
+}
+
+// A step of a group on a device with one thread; one after another while somebody looks on.
+Status BlockRunner::run_placed(size_t index, kernels::CpuDevice& device) {
+  Step& step = steps_[index];
+  if (observer_ != nullptr) observer_->before(step);
+  Status status = run_step(step, device);
+  if (status.ok() && observer_ != nullptr) status = observer_->after(step, table_.data());
+  if (!status.ok()) return place_error(step, std::move(status));
+  arena_.after_step(index, table_.data());
+  return Ok();
+}
+
+Status BlockRunner::run_with_overlap() {
+  if (!overlap_->has_chosen()) MILLRACE_RETURN_IF_ERROR(choose_overlap());
+  size_t next = 0;
+  const bool steady = arena_.is_planned() && observer_ == nullptr;
+  for (size_t g = 0; g < overlap_->groups().size(); ++g) {
+    const Group& group = overlap_->groups()[g];
+    MILLRACE_RETURN_IF_ERROR(run_in_order(next, static_cast<size_t>(group.first), nullptr));
+    MILLRACE_RETURN_IF_ERROR(overlap_->run(
+        g, steps_, table_.data(), device_, steady,
+        [this](size_t step, kernels::CpuDevice& device) { return run_placed(step, device); }));
+    next = static_cast<size_t>(group.end);
+  }
+  MILLRACE_RETURN_IF_ERROR(run_in_order(next, steps_.size(), nullptr));
+  if (overlap_->is_useless()) {
+    for (const Group& group : overlap_->groups())
+      MILLRACE_RETURN_IF_ERROR(make_kernels(group, device_));
+    arena_.hold({});
+    overlap_.reset();
+  }
+  return Ok();
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,185 @@
+#include "executor/overlap/overlap.h"
+
+#include <algorithm>
+#include <map>
+
+#include "framework/tensor/layout.h"
+#include "kernels/cpu/layouts.h"
+
+namespace millrace::executor {
+namespace {
+
+// Steps for which memory that is not needed any more stays: more leave more room for steps that run
+// ahead, and take more memory.
+constexpr int32_t kHold = 8;
+// How often the arguments of a group may turn out to stand elsewhere than the last time.
+constexpr int kMostNotes = 8;
+
+// What must be as it was for dependencies to hold.
+struct Seen {
+  int32_t index = 0;     // in the table
+  bool is_read = false;  // before the group writes it; of the others only the place counts
+  const void* data = nullptr;
+  kernels::LayoutPtr layout;
+  Dims dims;
+  Lod lod;
+
+  [[nodiscard]] bool is_still(const Value& value) const {
+    const auto* const tensor = value.get_if<Tensor>();
+    if (tensor == nullptr) return data == nullptr;
+    if (tensor->raw() != data) return false;
+    return !is_read || (kernels::same_order(tensor->layout(), layout) && tensor->lod() == lod &&
+                        tensor->dims() == llvm::ArrayRef<int64_t>(dims));
+  }
+};
+
+Seen see(int32_t index, bool is_read, const Value& value) {
+  Seen seen;
+  seen.index = index;
+  seen.is_read = is_read;
+  if (const auto* const tensor = value.get_if<Tensor>()) {
+    seen.data = tensor->raw();
+    seen.layout = tensor->layout();
+    seen.dims.assign(tensor->dims().begin(), tensor->dims().end());
+    seen.lod = tensor->lod();
+  }
+  return seen;
+}
+
+// Its bytes, and the value itself, which has dims and layout besides. Values stand for numbers
+// below zero, where no memory is.
+void add_accesses(int32_t index, const Value& value, bool writes, std::vector<Access>& to) {
+  to.push_back({-1 - index, -index, writes});
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || tensor->raw() == nullptr) return;
+  const auto begin = static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor->raw()));
+  to.push_back({begin, begin + std::max<int64_t>(tensor->storage_bytes(), 1), writes});
+}
+
+// All that a step uses, the spares of shared inputs included.
+template <typename Visit>
+void for_each_argument(const Step& step, Visit visit) {
+  for (const int32_t index : step.inputs)
+    if (index >= 0) visit(index, false);
+  for (const int32_t index : step.outputs)
+    if (index >= 0) visit(index, true);
+  for (const Step::Shared& shared : step.shared) visit(shared.spare, true);
+}
+
+std::vector<std::vector<Access>> named_accesses(llvm::ArrayRef<Step> steps) {
+  std::vector<std::vector<Access>> result(steps.size());
+  for (size_t s = 0; s < steps.size(); ++s) {
+    for_each_argument(steps[s], [&](int32_t index, bool writes) {
+      result[s].push_back({index, index + 1, writes});
+    });
+  }
+  return result;
+}
+
+}  // namespace
+
+struct Overlap::Prepared {
+  std::vector<Seen> seen;        // before the group has run
+  std::unique_ptr<Lanes> lanes;  // null: not noted yet
+  int notes = 0;
+
+  [[nodiscard]] bool fits(Value* const* table) const {
+    return lanes != nullptr && std::all_of(seen.begin(), seen.end(), [table](const Seen& each) {
+             return each.is_still(*table[each.index]);
+           });
+  }
+};
+
+Overlap::Overlap(int threads) {
+  for (int i = 0; i < threads; ++i) devices_.push_back(std::make_unique<kernels::CpuDevice>(1));
+}
+Overlap::~Overlap() = default;
+
+void Overlap::choose(llvm::ArrayRef<Step> steps, llvm::ArrayRef<StepWork> work) {
+  has_chosen_ = true;
+  groups_ = choose_groups(work, find_dependencies(named_accesses(steps)),
+                          static_cast<int>(devices_.size()));
+  if (groups_.empty()) return;
+  group_of_.assign(steps.size(), -1);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    std::fill(group_of_.begin() + groups_[g].first, group_of_.begin() + groups_[g].end,
+              static_cast<int32_t>(g));
+    prepared_.push_back(std::make_unique<Prepared>());
+  }
+}
+
+std::vector<int32_t> Overlap::holds() const {
+  std::vector<int32_t> result(group_of_.size());
+  for (size_t s = 0; s < result.size(); ++s) {
+    const auto step = static_cast<int32_t>(s);
+    const int32_t group = group_of_[s];
+    result[s] =
+        group < 0 ? step : std::min(step + kHold, groups_[static_cast<size_t>(group)].end - 1);
+  }
+  return result;
+}
+
+bool Overlap::is_useless() const {
+  return groups_.empty() ||
+         std::any_of(prepared_.begin(), prepared_.end(),
+                     [](const auto& prepared) { return prepared->notes > kMostNotes; });
+}
+
+Status Overlap::run(size_t group, llvm::ArrayRef<Step> steps, Value* const* table,
+                    kernels::CpuDevice& all, bool memory_planned, RunStep run_step) {
+  const Group& range = groups_[group];
+  if (!memory_planned) return run_in_turn(range, run_step);
+  Prepared& prepared = *prepared_[group];
+  if (!prepared.fits(table)) return note(group, steps, table, run_step);
+  return prepared.lanes->run(all, static_cast<int>(devices_.size()), [&](int lane, size_t step) {
+    return run_step(static_cast<size_t>(range.first) + step, *devices_[static_cast<size_t>(lane)]);
+  });
+}
+
+Status Overlap::run_in_turn(const Group& group, RunStep run_step) {
+  for (int32_t s = group.first; s < group.end; ++s)
+    MILLRACE_RETURN_IF_ERROR(run_step(static_cast<size_t>(s), device()));
+  return Ok();
+}
+
+// Runs the steps in turn and finds out what each of them looks at and changes.
+Status Overlap::note(size_t group, llvm::ArrayRef<Step> steps, Value* const* table,
+                     RunStep run_step) {
+  const Group& range = groups_[group];
+  Prepared& prepared = *prepared_[group];
+  ++prepared.notes;
+  prepared.lanes.reset();
+  prepared.seen.clear();
+  std::map<int32_t, Seen> before;
+  for (int32_t s = range.first; s < range.end; ++s) {
+    for_each_argument(steps[static_cast<size_t>(s)], [&](int32_t index, bool writes) {
+      before.try_emplace(index, see(index, !writes, *table[index]));
+    });
+  }
+  for (auto& [index, seen] : before) prepared.seen.push_back(std::move(seen));
+
+  std::vector<std::vector<Access>> accesses;
+  for (int32_t s = range.first; s < range.end; ++s) {
+    const Step& step = steps[static_cast<size_t>(s)];
+    std::vector<Access> of_step;
+    std::vector<Seen> inputs;
+    for_each_argument(step, [&](int32_t index, bool writes) {
+      add_accesses(index, *table[index], writes, of_step);
+      if (!writes) inputs.push_back(see(index, true, *table[index]));
+    });
+    MILLRACE_RETURN_IF_ERROR(run_step(static_cast<size_t>(s), device()));
+    for_each_argument(step, [&](int32_t index, bool writes) {
+      if (writes) add_accesses(index, *table[index], true, of_step);
+    });
+    // a kernel may bring an input into another layout
+    for (const Seen& input : inputs) {
+      if (!input.is_still(*table[input.index]))
+        add_accesses(input.index, *table[input.index], true, of_step);
+    }
+    accesses.push_back(std::move(of_step));
+  }
+  prepared.lanes = std::make_unique<Lanes>(find_dependencies(accesses));
+  return Ok();
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,156 @@
+#include "executor/overlap/step_work.h"
+
+#include <algorithm>
+
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLExtras.h>
+
+#include "framework/names.h"
+#include "framework/program.h"
+#include "kernels/cpu/layouts.h"
+
+namespace millrace::executor {
+namespace {
+
+using ops::VarMeta;
+
+// What processors of today do; only the relations between them matter.
+constexpr double kFlopsPerUs = 200e3;
+constexpr double kBytesPerUs = 50e3;
+constexpr double kLeast_us = 0.3;
+// Sharing out an op among threads and waiting for the last of them.
+constexpr double kHandOver_us = 3;
+// Part of a product or convolution that each thread more does.
+constexpr double kShare = 0.85;
+// What does not fit into the caches of the cores waits for memory, of which there is one.
+constexpr int64_t kCache = int64_t{1} << 20U;
+constexpr double kMemoryGain = 1.1;
+// Loops are not shared out below this.
+constexpr double kSmall_us = 4;
+
+// Metas of the vars of a block, as far as inference has come.
+class Metas {
+ public:
+  [[nodiscard]] const VarMeta& of(NameId name) const {
+    const auto found = known_.find(name);
+    return found == known_.end() ? unknown_ : found->second;
+  }
+  void see(const Step& step, Value* const* table) {
+    size_t i = 0;
+    for (const Slot& slot : step.op->inputs()) {
+      for (const Arg& arg : slot.args) {
+        const int32_t index = step.inputs[i++];
+        if (index >= 0 && known_.find(arg.name) == known_.end())
+          known_[arg.name] = meta_of_value(*table[index]);
+      }
+    }
+  }
+  void set(NameId name, VarMeta meta) { known_[name] = std::move(meta); }
+  void forget(const Op& op) {
+    for (const Slot& slot : op.outputs()) {
+      for (const Arg& arg : slot.args) known_[arg.name] = unknown_;
+    }
+  }
+  Metas() { unknown_.has_shape = false; }
+
+ private:
+  llvm::DenseMap<NameId, VarMeta> known_;
+  VarMeta unknown_;
+};
+
+class AheadContext final : public ops::InferContext {
+ public:
+  AheadContext(const Step& step, const Metas& metas)
+      : InferContext(*step.def, *step.op), metas_(metas) {}
+  std::vector<std::pair<NameId, VarMeta>> results;
+
+ protected:
+  const VarMeta& meta(NameId name) const override { return metas_.of(name); }
+  void set_meta(NameId name, VarMeta meta) override { results.emplace_back(name, std::move(meta)); }
+
+ private:
+  const Metas& metas_;
+};
+
+// -1 if it is no dense tensor of known dims.
+int64_t bytes_of(const VarMeta& meta) {
+  if (!meta.has_shape || meta.kind != VarKind::kLodTensor) return -1;
+  const int64_t count = ops::dims_product(meta.dims);
+  return count < 0 ? -1 : count * dtype_size(meta.dtype);
+}
+
+// Of the arguments of one kind; -1 if one is no dense tensor, or has no dims before the run.
+int64_t bytes_of(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots, bool outputs,
+                 const Metas& metas) {
+  int64_t total = 0;
+  for (const Slot& slot : slots) {
+    const ops::SlotDef* const declared =
+        outputs ? def.find_output(op.name_of(slot.name)) : def.find_input(op.name_of(slot.name));
+    // what may be missing may have no dims
+    const bool optional = declared != nullptr && (declared->arity == ops::Arity::kOptional ||
+                                                  declared->arity == ops::Arity::kAny);
+    for (const Arg& arg : slot.args) {
+      if (op.name_of(arg.name) == names::kEmpty) continue;
+      const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
+      if (var != nullptr && var->kind() != VarKind::kLodTensor) return -1;
+      const int64_t bytes = bytes_of(metas.of(arg.name));
+      if (bytes < 0 && !optional) return -1;
+      total += std::max<int64_t>(bytes, 0);
+    }
+  }
+  return total;
+}
+
+// Gradient ops only inherit the attribute.
+bool draws_random_numbers(const Step& step) {
+  return step.def->forward() == nullptr &&
+         llvm::any_of(step.def->attrs(),
+                      [](const ops::AttrDef& attr) { return attr.name.contains("seed"); });
+}
+
+bool runs_alone(const Step& step, const kernels::KernelRegistry& kernels) {
+  const llvm::StringRef type = step.op->type();
+  return step.control || kernels.find(type) == nullptr || step.op->outputs().empty() ||
+         step.def->has_side_effects() || step.def->capability() != ops::Capability::kPure ||
+         draws_random_numbers(step) || kernels::keeps_private_layouts(type) ||
+         type == "coalesce_tensor" || type.startswith("sync_");
+}
+
+StepWork work_of(double flops, int64_t bytes, int threads) {
+  const double compute = flops / kFlopsPerUs;
+  const double memory = static_cast<double>(bytes) / kBytesPerUs;
+  StepWork work;
+  work.alone = false;
+  work.one_us = std::max({compute, memory, kLeast_us});
+  const double lanes = 1 + kShare * (threads - 1);
+  const double memory_lanes = bytes > kCache ? kMemoryGain : lanes;
+  const double shared = std::max(compute / lanes, memory / memory_lanes) + kHandOver_us;
+  work.all_us = work.one_us < kSmall_us ? work.one_us : std::min(shared, work.one_us);
+  return work;
+}
+
+}  // namespace
+
+std::vector<StepWork> estimate_work(llvm::ArrayRef<Step> steps, Value* const* table,
+                                    const kernels::KernelRegistry& kernels, int threads) {
+  std::vector<StepWork> result(steps.size());
+  Metas metas;
+  for (size_t s = 0; s < steps.size(); ++s) {
+    const Step& step = steps[s];
+    metas.see(step, table);
+    AheadContext ctx(step, metas);
+    const bool told = step.def->infer_fn() != nullptr && step.def->infer_fn()(ctx).ok();
+    const ops::FlopsFn flops_fn = step.def->flops_fn();
+    const double flops = told && flops_fn != nullptr ? flops_fn(ctx) : 0;
+    metas.forget(*step.op);
+    if (!told) continue;
+    for (auto& [name, meta] : ctx.results) metas.set(name, std::move(meta));
+    const int64_t in = bytes_of(*step.op, *step.def, step.op->inputs(), false, metas);
+    const int64_t out = bytes_of(*step.op, *step.def, step.op->outputs(), true, metas);
+    if (in >= 0 && out >= 0 && !runs_alone(step, kernels))
+      result[s] = work_of(flops, in + out, threads);
+  }
+  return result;
+}
+
+}  // namespace millrace::executor
