@@ -4,19 +4,35 @@
 
 #include "framework/base/file.h"
 #include "tools/common/tool.h"
+#include "tools/ps/job_trace.h"
 #include "tools/verbs.h"
 
 namespace millrace::tools {
 namespace {
 
 constexpr int64_t kMaxStatsBytes = int64_t{1} << 28;
+constexpr int64_t kMaxTraceBytes = int64_t{1} << 31;
 
 struct ReportFlags {
   std::string transpiled;
   std::vector<std::string> stats;
+  std::vector<std::string> traces;
 };
 
+StatusOr<int> trace(Tool& tool, const ReportFlags& flags) {
+  std::vector<std::string> texts;
+  for (const std::string& path : flags.traces) {
+    MILLRACE_ASSIGN_OR_RETURN(texts.emplace_back(), read_file(path, kMaxTraceBytes));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(const std::string joined, join_traces(texts));
+  MILLRACE_RETURN_IF_ERROR(tool.write_output(joined));
+  return kDone;
+}
+
 StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
+  if (!flags.traces.empty()) return trace(tool, flags);
+  if (flags.transpiled.empty() || flags.stats.empty())
+    return Status(StatusCode::kUsage, "give --transpiled and the trainers' files, or --traces");
   std::vector<TrainerStats> trainers;
   for (const std::string& path : flags.stats) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxStatsBytes));
@@ -36,17 +52,19 @@ StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
 int millrace::tools::job_report(int argc, char** argv) {
   Tool tool({.name = "job-report",
              .purpose = "write a page about a job of trainers and parameter servers that has run",
-             .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html"},
+             .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html",
+                          "job-report --traces trainer_0.json server_0.json -o trace.json"},
              .exit_codes = {{0, "done"}},
-             .notes = {"run-program --role trainer --stats FILE writes what a trainer did"}});
+             .notes = {"run-program --role trainer --stats FILE writes what a trainer did",
+                       "--profile FILE of trainers and servers writes traces"}});
   ReportFlags flags;
   tool.app()
       .add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")
-      ->required()
       ->type_name("DIR");
   tool.app()
-      .add_option("stats", flags.stats, "files of the trainers")
-      ->required()
+      .add_option("--traces", flags.traces,
+                  "traces of trainers and servers, to be joined into one; no page is written")
       ->type_name("FILE...");
+  tool.app().add_option("stats", flags.stats, "files of the trainers")->type_name("FILE...");
   return tool.run(argc, argv, [&] { return report(tool, flags); });
 }

@@ -30,10 +30,12 @@ int millrace::tools::pserver(int argc, char** argv) {
       ->type_name("FILE");
   app.add_option("--allow-dir", allow_dir, "folder for the files of checkpoint requests")
       ->type_name("DIR");
+  app.add_option("--profile", flags.trace, "write a Chrome trace of the calls")->type_name("FILE");
   add_job_flags(tool, flags);
   add_server_flags(tool, flags);
   app.option_defaults()->group("Options");
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    flags.trace_name = flags.endpoint;
     files.slices = find_slices(flags.slices, files.program);
     return run_server(tool, files, flags, allow_dir);
   });

@@ -31,6 +31,7 @@ bool has_sequence(Method method, const std::string& text) {
     case Method::kPush:
     case Method::kRun:
     case Method::kTableBarrier:
+    case Method::kCheckpoint:
       return true;
     case Method::kGet:
     case Method::kPull:

@@ -42,7 +42,28 @@ int64_t elements_of(const std::vector<int64_t>& dims) {
   return count;
 }
 
-StatusOr<Value> join(const OriginSlices& origin, std::vector<Value> pieces) {
+// Where a piece of state stands that the overview lists whole on every server though its parameter
+// is cut: where the parameter's piece of that server does. Negative if that is not known.
+int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& state,
+                            const std::string& endpoint, const Value& piece) {
+  const auto* const tensor = piece.get_if<Tensor>();
+  const OriginSlices* param = nullptr;  // state is called as its parameter, with more behind
+  for (const OriginSlices& each : origins) {
+    const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
+    if (each.vtype == "Param" && each.origin.shape == state.origin.shape && is_longer &&
+        llvm::StringRef(state.origin.name).startswith(each.origin.name + "_"))
+      param = &each;
+  }
+  if (param == nullptr || tensor == nullptr) return -1;
+  for (const DistributedVar* const slice : param->slices) {
+    if (slice->endpoint == endpoint && elements_of(slice->slice.shape) == tensor->numel())
+      return slice->is_slice ? slice->offset : 0;
+  }
+  return -1;
+}
+
+StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
+                     std::vector<Value> pieces) {
   const auto* const first = pieces.front().get_if<Tensor>();
   const int64_t elements = elements_of(origin.origin.shape);
   if (first == nullptr || first->numel() == elements) return std::move(pieces.front());
@@ -50,11 +71,15 @@ StatusOr<Value> join(const OriginSlices& origin, std::vector<Value> pieces) {
   auto& whole = joined.as<Tensor>();
   const Dims dims(origin.origin.shape.begin(), origin.origin.shape.end());
   MILLRACE_RETURN_IF_ERROR(whole.resize(first->dtype(), dims));
-  int64_t end = 0;  // of what is not cut by the overview, but by its parameter
+  int64_t end = 0;  // of the piece before
   int64_t filled = 0;
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto* const piece = pieces[i].get_if<Tensor>();
-    const int64_t begin = origin.slices[i]->is_slice ? origin.slices[i]->offset : end;
+    const DistributedVar& slice = *origin.slices[i];
+    int64_t begin = slice.is_slice
+                        ? slice.offset
+                        : offset_beside_param(origins, origin, slice.endpoint, pieces[i]);
+    if (begin < 0 && !slice.is_slice) begin = end;
     if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
         begin + piece->numel() > elements) {
       return InvalidData("piece {} of '{}' is {}, which does not fit into {}", i,
@@ -103,13 +128,14 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesF
                                                    const std::vector<std::string>& names) {
   const std::set<std::string> wanted(names.begin(), names.end());
   std::map<std::string, Value> vars;
-  for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview)) {
+  const std::vector<OriginSlices> origins = transpiler::slices_by_origin(slices.overview);
+  for (const OriginSlices& origin : origins) {
     if (!wanted.contains(origin.origin.name)) continue;
     std::vector<std::pair<std::string, std::string>> places;
     for (const DistributedVar* const slice : origin.slices)
       places.emplace_back(slice->endpoint, slice->slice.name);
     MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> pieces, fetch(client, places));
-    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origin, std::move(pieces)));
+    MILLRACE_ASSIGN_OR_RETURN(vars[origin.origin.name], join(origins, origin, std::move(pieces)));
   }
   return vars;
 }

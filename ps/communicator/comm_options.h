@@ -50,10 +50,11 @@ struct CommunicatorOptions {
   /// False: selected rows are sent by the thread that brings them, neither queued nor merged.
   bool merge_sparse_grad = true;
 
-  int trainers = 1;               ///< of the job
-  int trainer_id = 0;             ///< of this process, from 0; heter workers: behind the trainers
-  bool need_global_step = false;  ///< count `@PS_STEP_COUNTER@`; init_with_ctx() refuses it
-  int barrier_table_id = -1;      ///< table of the barriers; negative: none
+  int trainers = 1;    ///< of the job
+  int trainer_id = 0;  ///< of this process, from 0; heter workers: behind the trainers
+  /// The communicator counts steps itself, as `@PS_STEP_COUNTER@`; a context has to send that.
+  bool need_global_step = false;
+  int barrier_table_id = -1;                   ///< table of the barriers; negative: none
   std::vector<std::string> pserver_endpoints;  ///< host:port
   /// Threads of this trainer that run steps (CPU_NUM).
   int cpu_num = 1;

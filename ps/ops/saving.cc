@@ -219,12 +219,7 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
   if (table.empty()) table = setup.attr<std::string>("varname");
   if (endpoints.empty() || folder.empty())
     return setup.error("attributes 'epmap' and 'dir' must name servers and a folder");
-  if (const auto mode = setup.attr<int64_t>("mode"); mode != 0) {
-    return Status(StatusCode::kUnimplemented,
-                  fmt::format("checkpoint_notify with mode {}: servers save whole tables (mode 0), "
-                              "they do not know what changed since",
-                              mode));
-  }
+  const auto mode = setup.attr<int32_t>("mode");
   return Control([=](ControlContext& /*ctx*/) -> Status {
     std::vector<Client::Call> calls;
     for (const std::string& endpoint : endpoints) {
@@ -232,6 +227,7 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
       call.endpoint = endpoint;
       call.method = Method::kCheckpoint;
       call.text = table;
+      call.number = mode;
       call.items.push_back({folder, nullptr, nullptr});
     }
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));

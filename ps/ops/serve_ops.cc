@@ -3,12 +3,14 @@
 #include <utility>
 
 #include "executor/block_runner.h"
+#include "ps/ops/large_tables.h"
 
 namespace millrace::ps {
 
 Status ServerRole::serve(const executor::Runtime& runtime, const Op& op, Scope& scope) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
                             Service::create(runtime, op, scope, options_));
+  if (metrics_ != nullptr) service->publish_to(*metrics_);
   std::string place = endpoint_;
   if (place.empty()) {
     const AttrValue* const attr = op.find_attr("endpoint");
@@ -44,6 +46,7 @@ void add_server_controls(executor::ControlRegistry& registry,
       });
     });
   }
+  add_large_table_controls(registry, std::make_shared<LargeTables>());
 }
 
 }  // namespace millrace::ps

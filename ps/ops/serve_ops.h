@@ -25,6 +25,9 @@ class ServerRole {
   /// Is told where the server listens, as soon as it does.
   void on_ready(std::function<void(const std::string& endpoint)> told) { ready_ = std::move(told); }
 
+  /// Lets servers write numbers about themselves there; it outlives this object.
+  void publish_to(Metrics& metrics) { metrics_ = &metrics; }
+
   /// Serves until all trainers have left or stop() is called.
   Status serve(const executor::Runtime& runtime, const Op& op, Scope& scope);
   /// Ends serve() after the running step. Thread-safety: any thread, at any time.
@@ -35,12 +38,14 @@ class ServerRole {
   ServerOptions options_;
   std::string endpoint_;
   std::function<void(const std::string&)> ready_;
+  Metrics* metrics_ = nullptr;
   std::mutex mutex_;
   Service* running_ = nullptr;
   bool stopped_ = false;
 };
 
-/// Adds listen_and_serv, fl_listen_and_serv and heter_listen_and_serv.
+/// Adds listen_and_serv, fl_listen_and_serv and heter_listen_and_serv, and the ops of large tables
+/// (ps/ops/large_tables.h).
 void add_server_controls(executor::ControlRegistry& registry,
                          const std::shared_ptr<ServerRole>& role);
 

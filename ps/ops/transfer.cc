@@ -230,7 +230,9 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
   Strings recv_names = setup.attr<Strings>("recv_var_name");
   if (send_names.empty()) send_names = sent;
   if (recv_names.empty()) recv_names = wanted;
-  Strings endpoints = setup.attr<Strings>("next_endpoints");
+  // gradients go back along the chain of workers
+  const bool back = setup.attr<std::string>("mode") == "backward";
+  Strings endpoints = setup.attr<Strings>(back ? "previous_endpoints" : "next_endpoints");
   if (endpoints.empty()) endpoints = setup.attr<Strings>("endpoints");
   if (endpoints.empty()) endpoints = {setup.attr<std::string>("endpoint")};
   if (send_names.size() != sent.size() || recv_names.size() != wanted.size())

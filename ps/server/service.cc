@@ -168,6 +168,7 @@ Status Service::once(const Request& request, Deadline deadline, ReplySink& reply
   if (changes_vars) --changing_;
   Trainer& trainer = core_->trainers.at(request.caller.trainer);
   if (!repeat) trainer.window.finish(request.sequence, status.ok());
+  if (status.ok()) ++(repeat ? repeats_ : carried_out_);
   if (status.ok() && request.method == Method::kFetchBarrier)
     trainer.fetch_call = std::max(trainer.fetch_call, request.sequence);
   core_->changed.notify_all();
@@ -195,7 +196,7 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kGoTo:
       return go_to(request, deadline, reply);
     case Method::kCheckpoint:
-      return checkpoint(request, reply);
+      return checkpoint(request, reply, repeat);
     case Method::kCount:
       return count(request, repeat);
     case Method::kRun:
@@ -235,6 +236,7 @@ Status Service::serve() {
     }
     core_->changed.wait_for(lock, std::chrono::milliseconds(500));
     Status status = look_around();
+    publish();
     // those of synchronous servers are taken at the end of steps
     if (status.ok() && steps_ == nullptr) status = snapshot(lock, false);
     if (!status.ok() && core_->failure.ok()) core_->failure = std::move(status);
@@ -243,6 +245,7 @@ Status Service::serve() {
     if (Status status = snapshot(lock, true); !status.ok())
       core_->log("the last snapshot was not written: " + status.message());
   }
+  publish();
   Status result = core_->failure;
   if (!result.ok()) wait_until_told(lock);
   if (core_->failure.ok()) {
@@ -280,6 +283,8 @@ Status Service::restore() {
 Status Service::snapshot(std::unique_lock<std::mutex>& lock, bool now) {
   const int64_t applied = steps_ != nullptr ? steps_->applied() : 0;
   if (snapshots_ == nullptr || !(now || snapshots_->is_due(applied, Clock::now()))) return Ok();
+  // a second one of the same step would take the place of an older one that others may need
+  if (now && steps_ != nullptr && snapshots_->is_at(applied)) return snapshots_->finish();
   return take_snapshot(lock, now || core_->options.snapshot_durable);
 }
 
@@ -289,12 +294,16 @@ Status Service::take_snapshot(std::unique_lock<std::mutex>& lock, bool wait) {
   freezing_ = true;
   core_->changed.wait(lock, [this] { return changing_ == 0; });
   Status status;
+  const auto begin = Clock::now();
   {
     const auto frozen = core_->freeze();
     status = snapshots_->take(applied, wait);
   }
   freezing_ = false;
   core_->changed.notify_all();
+  ++(status.ok() ? snapshots_taken_ : snapshots_failed_);
+  snapshot_seconds_ = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (status.ok()) snapshot_time_ = std::chrono::system_clock::now();
   if (status.ok()) return Ok();
   if (core_->options.snapshot_durable)
     return std::move(status).with_note("while saving a snapshot");

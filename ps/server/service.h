@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "ps/metrics/metrics.h"
 #include "ps/server/async_pushes.h"
 #include "ps/server/server_core.h"
 #include "ps/server/snapshots.h"
@@ -33,6 +34,9 @@ class Service final : public Handler {
   Status serve();
   /// Lets serve() return after the running step. Thread-safety: any thread.
   void stop();
+  /// serve() writes numbers about the server there, about twice a second. Before serve(); metrics
+  /// outlives the service.
+  void publish_to(Metrics& metrics) { metrics_ = &metrics; }
 
   [[nodiscard]] uint64_t epoch() const { return core_->epoch; }
 
@@ -51,7 +55,7 @@ class Service final : public Handler {
   Status put_vars(const Request& request, ReplySink& reply);
   Status prefetch(const Request& request, ReplySink& reply);
   Status complete(const Request& request, Deadline deadline);
-  Status checkpoint(const Request& request, ReplySink& reply);
+  Status checkpoint(const Request& request, ReplySink& reply, bool repeat);
   Status count(const Request& request, bool repeat);
   Status run(const Request& request, ReplySink& reply);
   Status table_barrier(const Request& request, Deadline deadline);
@@ -72,6 +76,14 @@ class Service final : public Handler {
   void wait_until_told(std::unique_lock<std::mutex>& lock);
   /// Looks for trainers that are lost, and reports. The caller holds the mutex.
   Status look_around();
+  /// Writes the numbers. The caller holds the mutex.
+  void publish();
+  void publish_trainers();
+  void publish_tables();
+  /// The rows of a table that a request for a checkpoint wants: all, or those that changed since
+  /// the last request of this kind.
+  StatusOr<const Value*> rows_to_save(const std::string& table, const Value& value, int64_t mode,
+                                      Value& changed);
 
   /// Arrivals at a barrier of its own name.
   struct NamedBarrier {
@@ -93,6 +105,18 @@ class Service final : public Handler {
   bool restored_ = false;  ///< began with a snapshot
   Clock::time_point started_;
   Clock::time_point reported_;
+
+  Metrics* metrics_ = nullptr;
+  int64_t carried_out_ = 0;  ///< calls with a sequence number
+  int64_t repeats_ = 0;      ///< of such calls, which changed nothing
+  int64_t snapshots_taken_ = 0;
+  int64_t snapshots_failed_ = 0;
+  double snapshot_seconds_ = 0;  ///< that the last one held the server up
+  std::chrono::system_clock::time_point snapshot_time_;
+
+  std::mutex saving_;
+  /// A hash of each row as it was saved last, by table; for requests that want what has changed.
+  std::map<std::string, std::vector<uint64_t>> saved_rows_;
 };
 
 }  // namespace millrace::ps

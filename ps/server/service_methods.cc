@@ -1,8 +1,10 @@
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
+#include <xxhash.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
@@ -143,7 +145,7 @@ Status Service::complete(const Request& request, Deadline deadline) {
 }
 
 // The table is saved as a file <table>_<server> of the folder, as the original does.
-Status Service::checkpoint(const Request& request, ReplySink& reply) {
+Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat) {
   std::string table = request.text;
   if (table.empty() && core_->plan.checkpoint_block >= 0) {
     const Block& block = core_->program().block(static_cast<size_t>(core_->plan.checkpoint_block));
@@ -165,14 +167,57 @@ Status Service::checkpoint(const Request& request, ReplySink& reply) {
       fmt::format("{}/{}_{}", request.items.front().name, table, core_->plan.server);
   MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                             io::make_path_below(core_->options.files_root, name));
-  {
+  // a repeat is told what the first call has written: nothing may have changed since
+  if (!repeat) {
+    const std::lock_guard saving(saving_);
     const std::shared_lock lock(*var->mutex);
-    MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, var->value}, {.replace = Replace::kYes}));
+    Value changed;
+    MILLRACE_ASSIGN_OR_RETURN(const Value* const rows,
+                              rows_to_save(table, *var->value, request.number, changed));
+    MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, rows}, {.replace = Replace::kYes}));
   }
   // What whoever asked for it writes into the manifest.
   MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest::File file, io::file_facts(path, name));
   reply.set_text(fmt::format("{} {} {}", file.size, file.checksum.text(), file.name));
   return Ok();
+}
+
+// Mode 0 is everything; mode 1 the rows that are others than at the last request of mode 1 or 2;
+// mode 2 everything, from which the next request of mode 1 counts.
+StatusOr<const Value*> Service::rows_to_save(const std::string& table, const Value& value,
+                                             int64_t mode, Value& changed) {
+  if (mode == 0) return &value;
+  const auto* const rows = value.get_if<SelectedRows>();
+  const Tensor* const values = rows != nullptr ? &rows->value : value.get_if<Tensor>();
+  if (mode < 0 || mode > 2)
+    return InvalidArgument("'{}': checkpoints of mode {}, expected 0, 1 or 2", table, mode);
+  if (values == nullptr || !values->initialized() || values->rank() == 0)
+    return InvalidArgument("'{}' is no table of rows: {}", table, describe(value));
+  const int64_t height = values->dim(0);
+  const int64_t bytes = height == 0 ? 0 : values->bytes() / height;
+  std::vector<uint64_t>& saved = saved_rows_[table];
+  const bool is_first = saved.size() != static_cast<size_t>(height);
+  saved.resize(static_cast<size_t>(height));
+  std::vector<int64_t> others;
+  for (int64_t row = 0; row < height; ++row) {
+    const uint64_t hash = XXH3_64bits(values->raw() + row * bytes, static_cast<size_t>(bytes));
+    uint64_t& known = saved[static_cast<size_t>(row)];
+    if (is_first || known != hash) others.push_back(row);
+    known = hash;
+  }
+  if (mode == 2) return &value;
+  auto& to = changed.as<SelectedRows>();
+  to.height = rows != nullptr ? rows->height : height;
+  Dims dims(values->dims().begin(), values->dims().end());
+  dims[0] = static_cast<int64_t>(others.size());
+  MILLRACE_RETURN_IF_ERROR(to.value.resize(values->dtype(), dims));
+  std::byte* place = to.value.raw();
+  for (const int64_t row : others) {
+    to.rows.push_back(rows != nullptr ? rows->rows[static_cast<size_t>(row)] : row);
+    std::memcpy(place, values->raw() + row * bytes, static_cast<size_t>(bytes));
+    place += bytes;
+  }
+  return &changed;
 }
 
 Status Service::count(const Request& request, bool repeat) {

@@ -13,7 +13,7 @@ namespace millrace::ps {
 
 /// Checkpoints of one server, written in the background while it serves: its variables, how far it
 /// is, and which calls it has carried out, so that a server that takes up a snapshot knows repeats.
-/// Each lies in `<root>/server-<number>/step-<n>`; two are kept.
+/// Each lies in `<root>/server-<number>/step-<n>`; three are kept.
 ///
 /// Not thread-safe.
 class Snapshots {
@@ -41,6 +41,8 @@ class Snapshots {
   /// \param wait  returns only when it is on the disk
   /// Errors: those of writing, of this one or of the one before.
   Status take(int64_t applied, bool wait);
+  /// True if the last one is of exactly so many steps.
+  [[nodiscard]] bool is_at(int64_t applied) const { return number_ > 0 && taken_at_ == applied; }
   /// Waits for the one that is being written. \returns its outcome
   Status finish() { return saver_.wait(); }
 

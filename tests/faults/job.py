@@ -122,10 +122,10 @@ class Job:
         if code != 0:
             raise RuntimeError(f"{tool}: exit status {code}: {process.text[-600:]}")
 
-    def prepare(self, with_proxies=True):
+    def prepare(self, with_proxies=True, endpoints=None):
         """Proxies, programs and feeds."""
         self.proxies = [FaultProxy(port) for port in self.ports] if with_proxies else []
-        endpoints = [p.endpoint for p in self.proxies] or [f"127.0.0.1:{p}" for p in self.ports]
+        endpoints = endpoints or [p.endpoint for p in self.proxies] or [f"127.0.0.1:{p}" for p in self.ports]
         config = dict(self.cfg["config"])
         if "sync_mode" in config:
             config["config_sync_mode"] = config.pop("sync_mode")

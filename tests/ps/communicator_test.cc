@@ -252,6 +252,29 @@ TEST(CommunicatorTest, CountersAreAddedUpAsIntegers) {
   EXPECT_THAT(servers.row_log["@PS_STEP_COUNTER@"], ElementsAre(ElementsAre(3)));
 }
 
+TEST(CommunicatorTest, CountsStepsItself) {
+  FakeServers servers;
+  CommContext counter = context("@PS_STEP_COUNTER@");
+  counter.use_send_handler = false;
+  CommunicatorOptions options = merging(1, 4, 5);
+  options.need_global_step = true;
+  auto comm =
+      *Communicator::create(CommMode::kAsync, options, std::make_shared<FakeSender>(servers));
+  EXPECT_EQ(comm->init_with_ctx(contexts({context("g")}), {}).message(),
+            "need_global_step: no context sends '@PS_STEP_COUNTER@'");
+  ASSERT_TRUE(comm->init_with_ctx(contexts({context("g"), counter}), {}).ok());
+  ASSERT_TRUE(comm->start().ok());
+  Scope scope;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(comm->send("g", dense({1})).ok());
+    ASSERT_TRUE(comm->finish_step(scope).ok());
+  }
+  ASSERT_TRUE(comm->stop().ok());
+  int64_t steps = 0;
+  for (const auto& sent : servers.row_log["@PS_STEP_COUNTER@"]) steps += sent.front();
+  EXPECT_EQ(steps, 3);
+}
+
 TEST(CommunicatorTest, HalfAsyncMergesWhatAllThreadsBrought) {
   FakeServers servers;
   servers.targets["g"] = "w";

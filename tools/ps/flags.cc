@@ -15,6 +15,9 @@ constexpr std::chrono::milliseconds kLookAgain{1000};
 void add_transport_flags(Tool& tool, PsFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Parameter servers");
+  app.add_option("--tls-dir", flags.tls_dir,
+                 "folder with ca.pem, cert.pem and key.pem, for what the next three do not name")
+      ->type_name("DIR");
   app.add_option("--tls-ca", flags.tls_ca, "certificates that peers must be signed by, PEM")
       ->type_name("FILE");
   app.add_option("--tls-cert", flags.tls_cert, "certificate of this process, PEM")
@@ -87,10 +90,9 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
   app.add_option("--start-timeout-ms", flags.start_timeout_ms,
                  "how long all trainers may take to come; 0: for ever")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
-  app.add_option("--metrics-port", flags.metrics_port,
+  app.add_option("--metrics,--metrics-port", flags.metrics,
                  "port of 127.0.0.1 where Prometheus finds the server's numbers; 0: none")
-      ->check(CLI::Range(0, 65535).description(""))
-      ->type_name("PORT");
+      ->type_name("[127.0.0.1:]PORT");
   app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
   app.add_option("--snapshot-dir", flags.snapshot_dir,
                  "folder for snapshots; the newest one there is taken up at the start")
@@ -109,13 +111,19 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
 StatusOr<std::shared_ptr<ps::Transport>> open_transport(const Tool& tool, const PsFlags& flags,
                                                         ps::Metrics* metrics) {
   ps::GrpcOptions options;
-  const bool any = !flags.tls_ca.empty() || !flags.tls_cert.empty() || !flags.tls_key.empty();
-  const bool all = !flags.tls_ca.empty() && !flags.tls_cert.empty() && !flags.tls_key.empty();
+  const auto tls_file = [&](const std::string& named, const char* usual) {
+    return named.empty() && !flags.tls_dir.empty() ? flags.tls_dir + "/" + usual : named;
+  };
+  const ps::TlsFiles tls{tls_file(flags.tls_ca, "ca.pem"), tls_file(flags.tls_cert, "cert.pem"),
+                         tls_file(flags.tls_key, "key.pem"), ""};
+  const bool any = !tls.authority.empty() || !tls.certificate.empty() || !tls.key.empty();
+  const bool all = !tls.authority.empty() && !tls.certificate.empty() && !tls.key.empty();
   if (any && !all)
-    return Status(StatusCode::kUsage, "TLS needs all of --tls-ca, --tls-cert and --tls-key");
+    return Status(StatusCode::kUsage,
+                  "TLS needs all of --tls-ca, --tls-cert and --tls-key, or --tls-dir");
   if (flags.etcd.empty() && !flags.advertise.empty())
     return Status(StatusCode::kUsage, "--advertise is for servers that etcd knows: give --etcd");
-  if (all) options.tls = ps::TlsFiles{flags.tls_ca, flags.tls_cert, flags.tls_key, ""};
+  if (all) options.tls = tls;
   options.insecure_listen = flags.insecure_listen;
   const std::chrono::milliseconds patience(flags.reconnect_timeout_ms);
   // with a directory, a server that is gone may be somewhere else, so it is looked up soon

@@ -27,7 +27,8 @@ struct PsFlags {
   int64_t start_timeout_ms = 180'000;
   bool elastic = false;
   double dc_lambda = 1;
-  std::string tls_ca;  ///< PEM files of mutual TLS
+  std::string tls_dir;  ///< folder with ca.pem, cert.pem and key.pem
+  std::string tls_ca;   ///< PEM files of mutual TLS
   std::string tls_cert;
   std::string tls_key;
   bool insecure_listen = false;
@@ -35,7 +36,9 @@ struct PsFlags {
   int64_t etcd_lease_s = 5;
   std::string advertise;  ///< address that a server announces instead of the one it listens at
   std::string transport = "auto";  ///< grpc, tcp, auto
-  int metrics_port = 0;            ///< of servers; 0: none
+  std::string metrics;             ///< [127.0.0.1:]PORT of servers; empty: none
+  std::string trace;               ///< file for a Chrome trace of this server; empty: none
+  std::string trace_name;          ///< number or endpoint by which the trace calls it
   std::string snapshot_dir;        ///< of servers
   int64_t snapshot_every = 0;
   int64_t snapshot_interval_ms = 0;

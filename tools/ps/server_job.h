@@ -32,6 +32,8 @@ class ServerJob {
                                                    const std::string& files_root);
   /// Is told where the server listens.
   void on_ready(std::function<void(const std::string&)> told) { role_->on_ready(std::move(told)); }
+  /// Lets the server write numbers about itself there; metrics outlives the job.
+  void publish_to(ps::Metrics& metrics) { role_->publish_to(metrics); }
   /// Serves until all trainers are done.
   Status serve();
   /// Ends serve(). Thread-safety: any thread.

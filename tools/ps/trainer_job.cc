@@ -263,6 +263,10 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
     link_->forget();
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   }
+  if (communicator_ != nullptr) {
+    MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+    MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  }
   stats_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
   ++stats_.steps;
   stats_.examples += batch_of(feeds);
@@ -272,12 +276,11 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
     stats_.losses.push_back(*loss);
   }
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
-  if (communicator_ == nullptr) return Ok();
-  MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
-  return communicator_->finish_step(scope_);
+  return Ok();
 }
 
-void TrainerJob::keep_stats() {
+void TrainerJob::keep_stats(ps::CallTrace* trace) {
+  clock_.note_ops(trace);
   prepared_->observe(&clock_);
 }
 

@@ -58,7 +58,8 @@ class TrainerJob {
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results);
   /// Notes where the time of later steps goes, and the first fetch where it is one number.
-  void keep_stats();
+  /// \param trace  ops are noted there; may be null, else outlives the job
+  void keep_stats(ps::CallTrace* trace = nullptr);
   [[nodiscard]] TrainerStats stats() const;
   /// What is kept of the job when all trainers are done. Files are written by trainer 0 alone.
   struct Ending {

@@ -39,6 +39,12 @@ void TransferClock::before(const executor::Step& /*step*/) {
 
 Status TransferClock::after(const executor::Step& step, Value* const* /*table*/) {
   const std::chrono::duration<double> took = Clock::now() - start_;
+  if (trace_ != nullptr) {
+    const auto end = ps::CallTrace::Clock::now();
+    const auto begin = end - std::chrono::duration_cast<ps::CallTrace::Clock::duration>(took);
+    const llvm::StringRef type = step.op->type();
+    trace_->add_op({type.data(), type.size()}, begin, end);
+  }
   const Transfer transfer = transfer_of(*step.op);
   if (transfer == Transfer::kSend) {
     send_ += took.count();

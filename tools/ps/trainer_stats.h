@@ -6,6 +6,7 @@
 
 #include "executor/observer.h"
 #include "framework/base/status.h"
+#include "ps/transport/tracing.h"
 
 namespace millrace::tools {
 
@@ -33,12 +34,15 @@ class TransferClock final : public executor::StepObserver {
  public:
   void before(const executor::Step& step) override;
   Status after(const executor::Step& step, Value* const* table) override;
+  /// Ops are noted there, too; null: nowhere.
+  void note_ops(ps::CallTrace* trace) { trace_ = trace; }
   [[nodiscard]] double send_seconds() const { return send_; }
   [[nodiscard]] double wait_seconds() const { return wait_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_;
+  ps::CallTrace* trace_ = nullptr;
   double send_ = 0;
   double wait_ = 0;
 };

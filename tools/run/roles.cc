@@ -8,6 +8,7 @@
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "ps/transport/tracing.h"
 #include "tools/ps/run_server.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
@@ -81,8 +82,11 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
     return Status(StatusCode::kUsage,
                   "--role trainer: give the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
-  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<ps::Transport> transport,
+  MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Transport> transport,
                             open_transport(tool, options.ps));
+  ps::CallTrace trace;
+  const bool traces = !options.profile.empty();
+  if (traces) transport = ps::make_tracing_transport(std::move(transport), trace);
   TrainerJob::Settings settings;
   settings.trainer = options.ps.trainer_id;
   settings.threads = tool.common().threads;
@@ -93,13 +97,19 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
                                 find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
                             TrainerJob::open(tool, files, options.ps, settings, transport));
-  if (!options.ps.stats.empty()) job->keep_stats();
+  if (traces || !options.ps.stats.empty()) job->keep_stats(traces ? &trace : nullptr);
   NamedValues results;
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
   TrainerJob::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
-  MILLRACE_RETURN_IF_ERROR(train_to_the_end(tool, options, *job, results, ending));
+  const Status trained = train_to_the_end(tool, options, *job, results, ending);
+  if (traces) {
+    // a job that failed is what one wants to look at
+    MILLRACE_RETURN_IF_ERROR(tool.write_file(
+        options.profile, trace.chrome_json(fmt::format("trainer {}", options.ps.trainer_id))));
+  }
+  MILLRACE_RETURN_IF_ERROR(trained);
   if (!options.ps.stats.empty())
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.ps.stats, stats_json(job->stats())));
   MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(results));
@@ -134,6 +144,16 @@ StatusOr<Part> part_of(const Tool& tool, const RunOptions& options) {
   return part;
 }
 
+// Trainers and servers that are started by one command line write a profile each.
+void name_profile_of_role(RunOptions& options, const Part& part) {
+  constexpr std::string_view kRole = "{role}";
+  const size_t at = options.profile.find(kRole);
+  if (at != std::string::npos) options.profile.replace(at, kRole.size(), part.role);
+  if (part.role == "trainer") return;
+  options.ps.trace = options.profile;
+  options.ps.trace_name = std::to_string(part.index);
+}
+
 // --transpiled stands for the programs of this part in that folder.
 Status name_programs(RunOptions& options, const Part& part) {
   if (options.ps.transpiled.empty() || !options.program.empty()) return Ok();
@@ -163,6 +183,7 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   MILLRACE_ASSIGN_OR_RETURN(const Part part, part_of(tool, given));
   RunOptions options = given;
   name_files_of_rank(options, part.index);
+  name_profile_of_role(options, part);
   MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
   if (part.role == "trainer") {
     MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));

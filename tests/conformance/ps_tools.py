@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""The tools of parameter servers from outside: numbers for Prometheus, traces of all processes, mutual TLS.
+
+    ps_tools.py --bin-dir build/dev/tools --shared ../shared
+
+- While a job runs, `--metrics` shows the state of a server; the numbers must be those of the job.
+- `--profile` of all processes, joined by job-report, is one Chrome trace in which arrows lead from where calls are made to where they are
+  answered.
+- With `--tls-dir` a job trains; with no certificate, with one of another authority or without the role nobody trains, and everybody ends with an error.
+Prints a line a check, then "N passed, N failed". Exit status: 0 all well, 1 not. TLS needs openssl to make certificates.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
+from job import Job, free_ports  # noqa: E402
+
+LIMIT = 60
+
+
+def require(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def tails(job):
+    return " | ".join(f"{p.label}: {p.lines[-1][:300] if p.lines else ''}" for p in job.processes[1:])
+
+
+def scrape(port):
+    """Series by name with labels."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))}
+
+
+def of(series, name):
+    return {key: value for key, value in series.items() if key == name or key.startswith(name + "{")}
+
+
+def metrics(args):
+    """A server that waits for its last trainer says so, and counts what it does."""
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 40).prepare(with_proxies=False) as job:
+        port = free_ports(1)[0]
+        job.start_server(0, flags=["--metrics", f"127.0.0.1:{port}", "--snapshot-dir", job.dir, "--snapshot-every", "10"])
+        for i in range(1, len(job.servers)):
+            job.start_server(i)
+        for t in range(1, len(job.trainers)):
+            job.start_trainer(t)
+        until = time.monotonic() + LIMIT
+        while True:
+            before = scrape(port)
+            if sum(of(before, "millrace_peers_alive").values()) == len(job.trainers) - 1:
+                break
+            require(time.monotonic() < until, f"trainers that are there are not counted: {before}")
+            time.sleep(0.1)
+        require(sum(of(before, "millrace_step_total").values()) == 0, f"steps without trainer 0: {before}")
+        require(of(before, "millrace_table_rows") and of(before, "millrace_table_bytes"), f"no table: {sorted(before)}")
+        require(all(value > 0 for value in of(before, "millrace_memory_bytes").values()), f"no memory: {before}")
+        job.start_trainer(0)
+        last = before
+        while job.servers[0].p.poll() is None:
+            try:
+                last = scrape(port)
+            except OSError:
+                break
+            time.sleep(0.05)
+        servers, trainers = job.wait_all(LIMIT)
+        require(servers + trainers == [0] * len(servers + trainers), f"{servers} {trainers}: {tails(job)}")
+        require(sum(of(last, "millrace_updates_applied_total").values()) > sum(of(before, "millrace_updates_applied_total").values()),
+                f"no call was counted: {last}")
+        for name in ("millrace_updates_deduplicated_total", "millrace_snapshots_total", "millrace_snapshot_last_success_timestamp",
+                     "millrace_peer_last_seen_seconds", "millrace_staleness_steps", "millrace_ps_trainers_waiting"):
+            require(of(last, name), f"{name} is missing: {sorted(last)}")
+
+
+def trace(args):
+    """One trace of all processes, whose arrows begin and end."""
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/adam_noam_2s2t", 5).prepare(with_proxies=False) as job:
+        files = []
+        for i in range(len(job.servers)):
+            files.append(f"{job.dir}/server_{i}.json")
+            job.start_server(i, wait=False, flags=["--profile", files[-1]])
+        for t in range(len(job.trainers)):
+            files.append(f"{job.dir}/trainer_{t}.json")
+            job.start_trainer(t, flags=["--profile", files[-1]])
+        servers, trainers = job.wait_all(LIMIT)
+        require(servers + trainers == [0] * len(servers + trainers), f"{servers} {trainers}: {tails(job)}")
+        job.run("job-report", ["--traces", *files, "-o", f"{job.dir}/job.json"])
+        with open(f"{job.dir}/job.json", encoding="utf-8") as f:
+            events = json.load(f)["traceEvents"]
+        names = [e["args"]["name"] for e in events if e["ph"] == "M"]
+        require(len(names) == len(files) == len(set(names)), f"processes: {names}")
+        require(all(e["ts"] >= 0 for e in events if "ts" in e), "times before the first event")
+        starts = {e["id"]: e for e in events if e["ph"] == "s"}
+        ends = {e["id"]: e for e in events if e["ph"] == "f"}
+        require(starts and set(starts) == set(ends), f"{len(set(starts) ^ set(ends))} of {len(starts)} arrows have one end")
+        require(all(starts[i]["pid"] != ends[i]["pid"] and starts[i]["name"] == ends[i]["name"] for i in starts), "arrows within a process")
+        require(all(starts[i]["ts"] <= ends[i]["ts"] + 1e3 for i in starts), "calls that are answered before they are made")
+        ops = {e["name"] for e in events if e.get("cat") == "op"}
+        require("send_barrier" in ops or "send" in ops, f"ops of trainers: {sorted(ops)[:20]}")
+
+
+class Certificates:
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ("job", "other"):
+            self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                         "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.crt")
+
+    @staticmethod
+    def openssl(*words):
+        subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+    def make(self, name, role, authority="job", trusts="job"):
+        """A folder for --tls-dir."""
+        folder = f"{self.folder}/{name}"
+        os.makedirs(folder)
+        with open(f"{folder}/names", "w", encoding="ascii") as f:
+            f.write(f"subjectAltName=URI:millrace://role/{role},IP:127.0.0.1\n")
+        self.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-keyout",
+                     f"{folder}/key.pem", "-out", f"{folder}/request")
+        self.openssl("x509", "-req", "-days", "2", "-in", f"{folder}/request", "-CA", f"{self.folder}/{authority}.crt", "-CAkey",
+                     f"{self.folder}/{authority}.key", "-CAcreateserial", "-extfile", f"{folder}/names", "-out", f"{folder}/cert.pem")
+        shutil.copy(f"{self.folder}/{trusts}.crt", f"{folder}/ca.pem")
+        return ["--tls-dir", folder]
+
+
+def tls(args):
+    """Only those with a certificate of the job and of their role take part."""
+    if shutil.which("openssl") is None:
+        print("skipped: there is no openssl")
+        return
+    with tempfile.TemporaryDirectory(prefix="millrace_tls") as folder:
+        made = Certificates(folder)
+        server, trainer = made.make("server", "pserver"), made.make("trainer", "trainer")
+        # what the server and the trainer end with; 3: refused by name
+        cases = [("right certificates", server, trainer, 0, 0), ("trainer without", server, [], 5, 5), ("server without", [], trainer, 5, 5),
+                 ("trainer of another authority", server, made.make("stranger", "trainer", "other"), 5, 5),
+                 ("server of another authority", made.make("strange server", "pserver", "other"), trainer, 5, 5),
+                 ("server with a trainer's certificate", made.make("not a server", "trainer"), trainer, 5, 5),
+                 ("trainer whose certificate has no role", server, made.make("nobody", "nobody"), 5, 3)]
+        for what, of_server, of_trainer, *wanted in cases:
+            with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/sgd_1s1t", 3, [*of_server, "--start-timeout-ms", "6000"],
+                     [*of_trainer, "--deadline-ms", "5000", "--reconnect-timeout-ms", "2000"]).prepare(with_proxies=False) as job:
+                began = time.monotonic()
+                servers, trainers = job.start_all().wait_all(LIMIT)
+                took = time.monotonic() - began
+                require(servers + trainers == wanted, f"{what}: {servers} {trainers}, expected {wanted}: {tails(job)}")
+                print(f"  {what}: {wanted} after {took:.1f} s")
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--bin-dir", required=True)
+    ap.add_argument("--shared", default="../shared")
+    ap.add_argument("--only", default="", help="metrics, trace or tls")
+    args = ap.parse_args()
+    good = bad = 0
+    for check in (metrics, trace, tls):
+        if args.only not in ("", check.__name__):
+            continue
+        try:
+            check(args)
+            good += 1
+            print(f"ok    {check.__name__}", flush=True)
+        except (AssertionError, RuntimeError, OSError, subprocess.CalledProcessError) as e:
+            bad += 1
+            print(f"FAIL  {check.__name__}: {re.sub(chr(10), ' ', str(e))[:1500]}", flush=True)
+    print(f"{good} passed, {bad} failed")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

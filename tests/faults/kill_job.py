@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Kills any one process of the job of `make demo PROCESSES=1` with SIGKILL at a random time, again and again.
+
+    tests/faults/kill_job.py --bin-dir build/release [--rounds 50] [--steps 200] [--batch 512] [--seed N] [--json FILE]
+
+The job is started as the demo starts it: `launch` with two servers and two trainers, synchronous. Half of the rounds let it take snapshots and
+start again (`--max_restart 1`). A round is right if, within the time limit, no process is left and
+  - the job finished, and losses, parameters and optimizer state have the bits of a job that nobody disturbed; or
+  - without restarts, `launch` names the process that was killed and ends with 128 + 9; or
+  - `launch` itself was killed.
+Exit status: 0 all rounds right, 1 not. Needs numpy.
+"""
+import argparse
+import collections
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from ports import free_ports  # noqa: E402
+
+SERVERS, TRAINERS = 2, 2
+LOSS = "mean_0.tmp_0"
+TAIL = 600  # characters of a log that a complaint shows
+
+
+class Wrong(Exception):
+    pass
+
+
+def children_of(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return [int(word) for word in f.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def role_of(pid):
+    """server.0, trainer.1, ... by the environment that launch gives; None if the process is gone or still launch's own copy."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            env = dict(entry.split(b"=", 1) for entry in f.read().split(b"\0") if b"=" in entry)
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    role = {b"TRAINER": "trainer", b"PSERVER": "server"}.get(env.get(b"TRAINING_ROLE"))
+    return role and f"{role}.{env[b'PADDLE_RANK'].decode()}"
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Runs:
+    def __init__(self, args, work):
+        self.args, self.work, self.random = args, work, random.Random(args.seed)
+        self.count = 0
+        self.run([self.program("bench/make_clicks"), "--trainers", str(TRAINERS), "--steps", str(args.steps), "--batch", str(args.batch), "-o",
+                  f"{work}/clicks"])
+
+    def program(self, name):
+        return os.path.join(os.path.abspath(self.args.bin_dir), name)
+
+    @staticmethod
+    def run(command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            sys.exit(f"{command[0]}: exit status {done.returncode}: {done.stderr[-TAIL:]}")
+
+    def start(self, restarts):
+        """A new folder and the job in it. \\returns folder, process of launch"""
+        self.count += 1
+        folder = f"{self.work}/{self.count}"
+        os.makedirs(f"{folder}/snapshots")
+        endpoints = ",".join(f"127.0.0.1:{port}" for port in free_ports(SERVERS))
+        data = os.path.join(ROOT, "tests/data/ctr_dnn")
+        self.run([self.program("tools/transpile-program"), "--program", f"{data}/main.pb", "--startup", f"{data}/startup.pb", "--pservers", endpoints,
+                  "--trainers", str(TRAINERS), "--trainer-id", "all", "-o", f"{folder}/job", "-q"])
+        command = [self.program("tools/launch"), "--servers", endpoints, "--trainer_num", str(TRAINERS), "--log_dir", f"{folder}/log",
+                   "--max_restart", str(restarts), "--", self.program("tools/run-program"), "--role", "auto", "--transpiled", f"{folder}/job",
+                   "--threads", "1", "--seed", "3", "--feed-steps", f"{self.work}/clicks/feeds_{{rank}}.npz", "--steps", str(self.args.steps),
+                   "--fetch", LOSS, "--stats", f"{folder}/stats_{{rank}}.json", "--save-persistables", f"{folder}/after_{{rank}}.npz", "--force"]
+        if restarts:
+            command += ["--snapshot-dir", f"{folder}/snapshots", "--snapshot-every", str(max(2, self.args.steps // 10))]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLAGS_"))}
+        env.update(CPU_NUM="1", OMP_NUM_THREADS="1")
+        with open(f"{folder}/launch.log", "w", encoding="utf-8") as log:
+            return folder, subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=env)
+
+    @staticmethod
+    def result(folder):
+        """Losses of both trainers, and what the servers had in the end."""
+        values = {}
+        for t in range(TRAINERS):
+            with open(f"{folder}/stats_{t}.json", encoding="utf-8") as f:
+                values[f"losses {t}"] = np.array(json.load(f)["losses"])
+        with np.load(f"{folder}/after_0.npz") as stored:
+            values.update({k: stored[k] for k in stored.files})
+        return values
+
+    def undisturbed(self):
+        began = time.monotonic()
+        folder, launch = self.start(0)
+        code = launch.wait(300)
+        if code != 0:
+            raise Wrong(f"without a fault: exit status {code}: {self.tail(folder)}")
+        self.seconds = time.monotonic() - began
+        self.reference = self.result(folder)
+        shutil.rmtree(folder)
+
+    @staticmethod
+    def text(folder):
+        with open(f"{folder}/launch.log", encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def tail(self, folder):
+        return self.text(folder)[-TAIL:]
+
+    def check_exact(self, folder, restarts):
+        found = self.result(folder)
+        if sorted(found) != sorted(self.reference):
+            raise Wrong(f"other results: {sorted(set(found) ^ set(self.reference))}")
+        for name, want in self.reference.items():
+            have = found[name]
+            # trainers that were started again have losses from there on, none where all steps were done
+            if name.startswith("losses") and restarts and len(have) < len(want):
+                want = want[len(want) - len(have):]
+            if not np.array_equal(have, want):
+                raise Wrong(f"'{name}' differs from the job that nobody disturbed")
+
+    def round(self):
+        """\\returns what happened, and the seconds from the kill to the end."""
+        restarts = self.random.randrange(2)
+        folder, launch = self.start(restarts)
+        time.sleep(self.random.uniform(0, 1.1 * self.seconds))
+        children = children_of(launch.pid)
+        victim = self.random.choice([launch.pid] + children)
+        name = "launch" if victim == launch.pid else role_of(victim)
+        over = launch.poll() is not None
+        began = time.monotonic()
+        if not over:
+            os.kill(victim, signal.SIGKILL)
+        try:
+            code = launch.wait(self.args.limit)
+            ended = time.monotonic()
+            while any(is_there(pid) for pid in children):
+                if time.monotonic() > began + self.args.limit:
+                    raise Wrong(f"{name} killed: processes are left after {self.args.limit:.0f} s")
+                time.sleep(0.02)
+                ended = time.monotonic()
+        except subprocess.TimeoutExpired as e:
+            raise Wrong(f"{name} killed: launch still runs after {self.args.limit:.0f} s: {self.tail(folder)}") from e
+        finally:
+            for pid in children_of(launch.pid) + children:
+                if is_there(pid):
+                    os.kill(pid, signal.SIGKILL)
+            if launch.poll() is None:
+                launch.kill()
+                launch.wait()
+        took, kind = ended - began, "with restart" if restarts else "without"
+        if code == 0:
+            self.check_exact(folder, restarts)
+            outcome = f"{'over before' if over else (name or 'child').split('.')[0] + ' killed'}, {kind}: finished exactly"
+        elif name == "launch" and code == -signal.SIGKILL:
+            outcome = f"launch killed, {kind}: everybody ended"
+        elif restarts == 0 and code == 128 + signal.SIGKILL:
+            role, rank = (name or "child.").split(".")
+            if name and f"role {role} rank {rank} " not in self.text(folder):
+                raise Wrong(f"{name} killed: launch does not name it: {self.tail(folder)}")
+            outcome = f"{role} killed, {kind}: launch names it, status 137"
+        else:
+            raise Wrong(f"{name} killed, {kind}: exit status {code}: {self.tail(folder)}")
+        shutil.rmtree(folder)
+        return outcome, took
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--bin-dir", required=True, help="build folder with tools/ and bench/")
+    ap.add_argument("--rounds", type=int, default=50)
+    ap.add_argument("--steps", type=int, default=200)
+    ap.add_argument("--batch", type=int, default=512)
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--limit", type=float, default=180, help="seconds from the kill to the end of the last process")
+    ap.add_argument("--json", default="", help="write the figures there")
+    args = ap.parse_args()
+    outcomes, wrong = collections.defaultdict(list), []
+    with tempfile.TemporaryDirectory(prefix="millrace_kills") as work:
+        runs = Runs(args, work)
+        runs.undisturbed()
+        print(f"undisturbed: {runs.seconds:.1f} s", flush=True)
+        for number in range(args.rounds):
+            try:
+                outcome, took = runs.round()
+                outcomes[outcome].append(took)
+                print(f"{number}: {outcome}, {took:.1f} s", flush=True)
+            except Wrong as e:
+                wrong.append(str(e))
+                print(f"{number}: WRONG: {e}", flush=True)
+    for outcome, times in sorted(outcomes.items()):
+        print(f"{len(times):4d} {outcome}, at most {max(times):.1f} s after")
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump({"seed": args.seed, "steps": args.steps, "batch": args.batch, "undisturbed_s": round(runs.seconds, 1), "wrong": wrong,
+                       "outcomes": {k: {"rounds": len(v), "longest_s": round(max(v), 1)} for k, v in outcomes.items()}}, f, indent=1)
+    good = sum(len(times) for times in outcomes.values())
+    print(f"{good} passed, {len(wrong)} failed")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
