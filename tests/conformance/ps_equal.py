@@ -25,6 +25,7 @@ EXCEPT = {
     "clip_global_norm": "each trainer clips its own gradients, whose norm is not that of their mean",
     "dist_table_ctr": "the gradients of a table that is dealt by id are added up, not averaged, as by the original",
     "dist_table_sync": "the same",
+    "nce_sparse_off": "numbers are drawn for a trainer's rows (samples)",
     "net_cond": "which branch is taken depends on the batch",
     "net_lenet_momentum": "batch norm sees the rows of one trainer",
     "net_resnetish": "batch norm sees the rows of one trainer",
@@ -39,7 +40,7 @@ def is_synchronous(case):
     config = {**case["config"], **case.get("call", {})}
     return (case["outcome"] == "ok" and config.get("mode", "pserver") == "pserver" and config.get("sync_mode", True) is True and
             not any(config.get(name) for name in ("geo_sgd_mode", "runtime_split_send_recv", "half_async", "completely_not_async", "enable_dc_asgd")) and
-            case.get("transpiler", "distribute") not in ("geo", "fl"))
+            case["transpiler"] == "distribute")
 
 
 def joined(batches):
