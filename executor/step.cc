@@ -134,6 +134,30 @@ bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
          (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
 }
 
+// Kernels make selected rows or arrays out of other such values, or where inference says so; the
+// fill ops do where they are asked to.
+Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRef slot, NameId name,
+                           const VarMeta& meta) {
+  const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
+  if (meta.kind != VarKind::kLodTensor || var == nullptr) return Ok();
+  if (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray) return Ok();
+  if (step.op->type().startswith("fill_constant")) return Ok();
+  const bool rows = var->kind() == VarKind::kSelectedRows;
+  const bool may = llvm::any_of(step.inputs, [&](int32_t index) {
+    return index >= 0 && (rows ? table[index]->holds<SelectedRows>()
+                               : table[index]->initialized() && !table[index]->holds<Tensor>());
+  });
+  if (may) return Ok();
+  Location place;
+  place.slot = slot.str();
+  place.slot_index = 0;
+  place.var = step.op->name_of(name).str();
+  return Status(StatusCode::kExecution,
+                fmt::format("the op makes a dense tensor, but the var is declared as {}",
+                            rows ? "selected rows" : "an array"))
+      .at(place);
+}
+
 // Where an input stands in the op, for messages.
 Location place_of(const Step& step, uint16_t position) {
   Location place;
@@ -185,11 +209,14 @@ Status infer(Step& step, Value* const* table) {
     StepInfer ctx(step, table);
     MILLRACE_RETURN_IF_ERROR(step.def->infer_fn()(ctx));
     for (auto& [name, meta] : ctx.results()) {
-      if (!is_dense(step, name, meta)) continue;
+      const bool dense = is_dense(step, name, meta);
       uint16_t position = 0;
       for (const Slot& slot : step.op->outputs()) {
         for (const Arg& arg : slot.args) {
-          if (arg.name == name && step.outputs[position] >= 0) {
+          if (arg.name == name && step.outputs[position] >= 0 && !dense) {
+            MILLRACE_RETURN_IF_ERROR(
+                check_declared_kind(step, table, step.op->name_of(slot.name), name, meta));
+          } else if (arg.name == name && step.outputs[position] >= 0) {
             VarMeta copy = meta;
             add_result(step, position, step.op->name_of(slot.name), copy, table);
           }

@@ -109,8 +109,9 @@ class AttrChecker {
   }
 
   void check_value(const Attr& attr, const AttrDef& def) {
-    if (names_a_var(attr.value.kind()) && !names_a_var(def.kind))
-      return;  // value comes at run time
+    const bool from_var = names_a_var(attr.value.kind()) && !names_a_var(def.kind);
+    const bool from_none = attr.value.kind() == AttrKind::kVars && attr.value.strings().empty();
+    if (from_var && !from_none) return;  // value comes at run time
     if (attr.value.kind() != def.kind) {
       if (!attr_kind_converts(attr.value.kind(), def.kind)) {
         error("attr-type", attr,

@@ -16,8 +16,15 @@ StatusOr<Control> feed(const kernels::KernelSetup& setup, BlockRunner& /*runner*
   });
 }
 
-StatusOr<Control> fetch(const kernels::KernelSetup& /*setup*/, BlockRunner& /*runner*/) {
-  return Control([](ControlContext& /*ctx*/) { return Ok(); });
+StatusOr<Control> fetch(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
+  const kernels::ArgIndex in = setup.input("X");
+  return Control([in](ControlContext& ctx) -> Status {
+    if (!in) return Ok();
+    const Value& value = ctx.args.in_value(in);
+    const auto* const tensor = value.get_if<Tensor>();
+    if (value.initialized() && (tensor == nullptr || tensor->initialized())) return Ok();
+    return {StatusCode::kExecution, "the program fetches this var, but no op has written it"};
+  });
 }
 
 // Frees the vars; later ops find them as if they had never been written.

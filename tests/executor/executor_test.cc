@@ -96,6 +96,40 @@ TEST_F(ExecutorTest, SaysWhichInputHoldsNoValue) {
               HasSubstr("block 0, op 0 (scale), X[0] 'x': the input holds no value"));
 }
 
+TEST_F(ExecutorTest, RefusesADenseResultInAVarOfRows) {
+  auto program = two_scales();
+  VarSpec spec = program->root().find_var("z")->spec();
+  spec.kind = VarKind::kSelectedRows;
+  program->root().find_var("z")->set_spec(spec);
+  const auto prepared = prepare(*program, false);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  const Status status = prepared->run(feeds, {"z"}, results);
+  EXPECT_THAT(status.to_string(),
+              HasSubstr("block 0, op 1 (scale), Out[0] 'z': the op makes a dense tensor, but the "
+                        "var is declared as selected rows"));
+}
+
+TEST_F(ExecutorTest, RefusesAFetchOfAVarThatNoOpWrites) {
+  auto program = two_scales();
+  program->root().declare("late", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  VarSpec list;
+  list.kind = VarKind::kFetchList;
+  program->root().declare("fetch", list);
+  program->root()
+      .append_op("fetch")
+      .set_input("X", "late")
+      .set_output("Out", "fetch")
+      .set_int("col", 0);
+  const auto prepared = prepare(*program, false);
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  EXPECT_THAT(prepared->run(feeds, {"z"}, results).to_string(),
+              HasSubstr("the program fetches this var, but no op has written it"));
+}
+
 TEST_F(ExecutorTest, RunsAgainAfterAnError) {
   const auto prepared = prepare(*two_scales());
   std::vector<Value> results;
