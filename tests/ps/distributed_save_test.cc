@@ -282,18 +282,6 @@ TEST_F(DistributedSave, RowsOfSparseTablesAreInterleaved) {
   EXPECT_THAT(run("shape: [3l, 2l]"), HasSubstr("expected 'pserver_num' 1"));
 }
 
-TEST_F(DistributedSave, OtherModesOfCheckpointsNameThemselves) {
-  auto program = read_program_bytes(
-      "# millrace program 1\n\nblock 0 {\n  checkpoint_notify {\n      endpoints: [\"s:0\"], "
-      "dirname: \"d\", varname: \"table\", mode: 1\n  }\n}\n",
-      "save", {});
-  ASSERT_EQ(outcome(program), "ok");
-  save_.programs = {program->get()};
-  const Status status = save_distributed_persistables(trainer_, save_);
-  EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(outcome(status), HasSubstr("checkpoint_notify with mode 1"));
-}
-
 TEST_F(DistributedSave, AnInferenceModelHasWhatItReadsAndRunsWithoutServers) {
   const FleetModel model{program_.get(), {"x"}, {"y"}};
   ASSERT_EQ(outcome(save_fleet_inference_model(trainer_, model, save_)), "ok");
