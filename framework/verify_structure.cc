@@ -140,6 +140,7 @@ class StructureChecker {
   // ---- vars
 
   void check_vars(const Block& block) {
+    find_products(block);
     for (const Var& var : block.vars()) {
       if (block.find_var(var.id()) != &var) var_error("var-twice", var, "is declared twice");
       const llvm::StringRef name = var.name();
@@ -182,8 +183,23 @@ class StructureChecker {
     }
   }
 
+  // The original declares the statistics of instance_norm with batch times channels, which is below
+  // -1 for an unknown batch. Such a dim stands for any size.
+  void find_products(const Block& block) {
+    products_.clear();
+    for (const Op& op : block.ops()) {
+      if (op.type() != "instance_norm") continue;
+      for (const char* const name : {"SavedMean", "SavedVariance"}) {
+        const Slot* const slot = op.find_output(name);
+        if (slot == nullptr) continue;
+        for (const Arg& arg : slot->args) products_.insert(arg.name);
+      }
+    }
+  }
+
   void check_dims(const Var& var) {
     const llvm::ArrayRef<int64_t> dims = var.dims();
+    if (dims.size() == 1 && dims[0] < -1 && products_.contains(var.id())) return;
     const size_t errors = findings_.error_count();
     if (dims.size() > static_cast<size_t>(limits_.max_rank)) {
       var_error("var-rank", var,
@@ -213,6 +229,7 @@ class StructureChecker {
   FindingList& findings_;
   StructureFacts facts_;
   llvm::DenseSet<NameId> bad_names_;
+  llvm::DenseSet<NameId> products_;  // of the block that is looked at
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "ops/infer_shapes.h"
 
+#include <algorithm>
+
 #include <llvm/ADT/DenseMap.h>
 #include <llvm/Support/Allocator.h>
 
@@ -245,6 +247,8 @@ VarMeta meta_of(const VarSpec& spec) {
   meta.kind = spec.kind;
   meta.dtype = spec.dtype;
   meta.dims = spec.dims;
+  // statistics of instance_norm are declared with batch times channels, also of an unknown batch
+  for (int64_t& dim : meta.dims) dim = std::max<int64_t>(dim, -1);
   meta.lod_level = spec.lod_level.value_or(0);
   meta.has_shape = spec.has_tensor();
   return meta;

@@ -106,6 +106,14 @@ TEST_F(VerifyStructureTest, DimsAreUnknownOrNotNegative) {
   EXPECT_FALSE(facts_.shapes_are_sane);
 }
 
+// As the original declares them: batch times channels.
+TEST_F(VerifyStructureTest, StatisticsOfInstanceNormMayHaveAnUnknownBatch) {
+  b_.var("mean", {-8}).var("variance", {-8}).var("other", {-8});
+  b_.op("instance_norm", {}, {{"SavedMean", {"mean"}}, {"SavedVariance", {"variance"}}});
+  EXPECT_THAT(found(),
+              ElementsAre("var-dims: var 'other' has dim -8 at position 0 (expected -1 or more)"));
+}
+
 TEST_F(VerifyStructureTest, RankIsBounded) {
   b_.var("w", {1, 1, 1, 1, 1, 1, 1, 1, 1});
   EXPECT_THAT(found(), IsEmpty());
