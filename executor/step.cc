@@ -134,14 +134,19 @@ bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
          (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
 }
 
-// Kernels make selected rows or arrays out of other such values, or where inference says so; the
-// fill ops do where they are asked to.
+// Kernels make selected rows or arrays out of other such values, or where inference says so. Ops
+// that give a table its first values size what they write themselves, whatever it is declared as.
+bool fills_tables(llvm::StringRef type) {
+  return type.startswith("fill_constant") || type == "uniform_random" ||
+         type == "gaussian_random" || type == "truncated_gaussian_random";
+}
+
 Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRef slot, NameId name,
                            const VarMeta& meta) {
   const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
   if (meta.kind != VarKind::kLodTensor || var == nullptr) return Ok();
   if (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray) return Ok();
-  if (step.op->type().startswith("fill_constant")) return Ok();
+  if (fills_tables(step.op->type())) return Ok();
   const bool rows = var->kind() == VarKind::kSelectedRows;
   const bool may = llvm::any_of(step.inputs, [&](int32_t index) {
     return index >= 0 && (rows ? table[index]->holds<SelectedRows>()
