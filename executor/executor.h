@@ -27,8 +27,9 @@ struct ExecutorOptions {
   /// those; everything else, parameters included, stays float.
   bool bf16_products = false;
   /// With several threads: independent ops may run side by side, each on one thread, where that is
-  /// expected to take less time than one after another on all of them.
-  bool inter_op = true;
+  /// expected to take less time than one after another on all of them (decision 15 says when it
+  /// does).
+  bool inter_op = false;
   /// A program for inference gives up the memory of parameters of which its first run makes other
   /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.

@@ -83,7 +83,7 @@ struct RunOptions {
   bool print_plan = false;
   std::string precision = "f32";  ///< of matrix products: f32 or bf16
   bool optimize = true;           ///< rewrite the program to run faster
-  bool inter_op = true;           ///< several threads: independent ops may run side by side
+  bool inter_op = false;          ///< several threads: independent ops may run side by side
   std::string devices = "cpu";
   std::string allow_dir;  ///< that ops such as load and save may use
   ParallelFlags parallel;
