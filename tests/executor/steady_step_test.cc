@@ -109,7 +109,8 @@ TEST(SteadyStep, AllocatesNothingSideBySide) {
   Scope scope;
   NamedValues feeds;
   feeds["x"] = filled({kMany, kColumns}, 1);
-  auto prepared = Executor(standard_runtime(), {.threads = 2, .inter_op = true}).prepare(*made, scope);
+  auto prepared =
+      Executor(standard_runtime(), {.threads = 2, .inter_op = true}).prepare(*made, scope);
   ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
   const std::vector<std::string> fetches{"y"};
   std::vector<Value> results;
