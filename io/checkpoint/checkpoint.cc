@@ -1,14 +1,12 @@
 #include "io/checkpoint/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 
-#include <fmt/ranges.h>
-
 #include "framework/base/errors.h"
-#include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "io/normalize_bools.h"
 #include "io/parallel_for.h"
 
@@ -29,7 +27,14 @@ std::span<std::byte> memory(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
 }
 
-StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder) {
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
+}  // namespace
+
+StatusOr<std::string> Checkpoint::read_manifest(FileCalls& calls, const std::string& folder) {
   constexpr uint64_t kMaxBytes = uint64_t{1} << 30U;
   const std::string path = folder + "/" + std::string(kManifestName);
   StatusOr<std::unique_ptr<ReadableFile>> file = calls.open(path);
@@ -49,31 +54,34 @@ StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder)
   return text;
 }
 
-std::string without_slash(std::string folder) {
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  return folder;
+Checkpoint Checkpoint::nothing_of(const std::string& folder, const CheckpointLoadOptions& options) {
+  Checkpoint made;
+  made.folder_ = without_slash(folder);
+  made.options_ = options;
+  constexpr unsigned kMostThreads = 4;
+  if (options.threads <= 0) {
+    made.options_.threads =
+        static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads));
+  }
+  if (options.calls == nullptr) made.options_.calls = system_file_calls();
+  return made;
 }
-
-}  // namespace
 
 StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
                                       const CheckpointLoadOptions& options) {
-  Checkpoint opened;
-  opened.folder_ = without_slash(folder);
-  opened.options_ = options;
-  constexpr unsigned kMostThreads = 4;
-  if (options.threads <= 0) {
-    opened.options_.threads =
-        static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads));
-  }
-  if (options.calls == nullptr) opened.options_.calls = system_file_calls();
+  Checkpoint opened = nothing_of(folder, options);
   FileCalls& calls = *opened.options_.calls;
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_manifest(calls, opened.folder_));
   MILLRACE_ASSIGN_OR_RETURN(
       opened.manifest_, parse_manifest(text, opened.folder_ + "/" + std::string(kManifestName)));
   for (const StoredFile& file : opened.manifest_.files) {
     const std::string path = opened.folder_ + "/" + file.name;
-    MILLRACE_ASSIGN_OR_RETURN(auto readable, calls.open(path));
+    StatusOr<std::unique_ptr<ReadableFile>> there = calls.open(path);
+    if (there.status().code() == StatusCode::kNotFound) {
+      return std::move(there).status().with_hint(
+          "if its ranks saved on disks of their own, they must load it together");
+    }
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> readable, std::move(there));
     if (readable->size() != file.size) {
       return InvalidData("expected {} bytes, found {}", file.size, readable->size()).in_file(path);
     }
@@ -85,17 +93,16 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
 StatusOr<const StoredTensor*> Checkpoint::find(std::string_view name) const {
   const StoredTensor* const tensor = manifest_.find(name);
   if (tensor != nullptr) return tensor;
-  std::vector<std::string_view> names;
-  for (const StoredTensor& each : manifest_.tensors) names.push_back(each.name);
-  Status status = of_var(NotFound("the checkpoint has no such tensor"), name).in_file(folder_);
-  const std::string nearest = nearest_name(name, names);
-  return nearest.empty() ? status
-                         : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
+  return no_such_tensor(manifest_, name).in_file(folder_);
 }
 
 Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
                               std::span<std::byte> to) const {
-  const ReadableFile& file = *files_[static_cast<size_t>(stored.file)];
+  const auto index = static_cast<size_t>(stored.file);
+  if (files_[index] == nullptr)
+    return of_var(Internal("the file is on the disk of another rank"), owner)
+        .in_file(folder_ + "/" + manifest_.files[index].name);
+  const ReadableFile& file = *files_[index];
   const uint64_t begin = stored.begin + block * manifest_.block_bytes;
   // Bytes are hashed while they are in the processor's cache.
   ChecksumStream stream;
@@ -104,59 +111,27 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
     MILLRACE_RETURN_IF_ERROR(of_var(file.read(begin + at, piece), owner));
     stream.add(piece);
   }
-  const Checksum found = stream.value();
-  const Checksum expected = stored.blocks[block];
-  if (found == expected) return Ok();
-  return of_var(InvalidData("the bytes from {} on are not what was saved: expected checksum {}, "
-                            "found {}",
-                            begin, expected.text(), found.text()),
-                owner)
+  return compare_block(stored, block, stream.value(), manifest_.block_bytes, owner)
       .in_file(file.path());
 }
 
-Status Checkpoint::read_stored(const StoredBytes& stored, const std::string& owner,
-                               std::span<std::byte> to) const {
-  return parallel_for(options_.threads, stored.blocks.size(), [&](size_t block) {
-    const uint64_t begin = block * manifest_.block_bytes;
-    const uint64_t size = std::min(manifest_.block_bytes, stored.size() - begin);
-    return read_block(stored, block, owner, to.subspan(begin, size));
-  });
+// If everything of the block lies in one piece in the result it is read into its place, else
+// through memory of its own.
+Status Checkpoint::read_to_sink(const BlockRead& block) const {
+  const WantedBytes& wanted = *block.wanted;
+  const std::span<std::byte> place = wanted.sink->place(block.begin, block.end);
+  if (!place.empty()) return read_block(*wanted.stored, block.index, *wanted.owner, place);
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(block.size());
+  const std::span<std::byte> bytes(memory.get(), block.size());
+  MILLRACE_RETURN_IF_ERROR(read_block(*wanted.stored, block.index, *wanted.owner, bytes));
+  wanted.sink->take(block.begin, bytes);
+  return Ok();
 }
 
-// What a box and a chunk share.
-struct Checkpoint::ChunkRead {
-  const StoredTensor* tensor;
-  const StoredChunk* chunk;
-  Runs runs;
-  std::span<std::byte> to;  // of the box
-  size_t first_block;       // of all chunks together
-};
-
-// One block of a chunk. If everything of it lies in one piece in the result it is read into its
-// place, else through memory of its own.
-Status Checkpoint::read_block_of(const ChunkRead& read, size_t block) const {
-  const StoredBytes& data = read.chunk->data;
-  const Runs& runs = read.runs;
-  const std::string& name = read.tensor->name;
-  const auto run_bytes = runs.bytes();
-  const auto begin = static_cast<int64_t>(block * manifest_.block_bytes);
-  const auto end = std::min(begin + static_cast<int64_t>(manifest_.block_bytes),
-                            static_cast<int64_t>(data.size()));
-  int64_t run = runs.first_behind(begin);
-  if (run == runs.count() || runs.from(run) >= end) return Ok();
-  if (runs.from(run) <= begin && runs.from(run) + run_bytes >= end) {
-    const auto at = static_cast<size_t>(runs.to(run) + begin - runs.from(run));
-    return read_block(data, block, name, read.to.subspan(at, static_cast<size_t>(end - begin)));
-  }
-  std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
-  MILLRACE_RETURN_IF_ERROR(read_block(data, block, name, bytes));
-  for (; run < runs.count() && runs.from(run) < end; ++run) {
-    const int64_t from = std::max(runs.from(run), begin);
-    const int64_t size = std::min(runs.from(run) + run_bytes, end) - from;
-    std::memcpy(read.to.data() + runs.to(run) + (from - runs.from(run)),
-                bytes.data() + (from - begin), static_cast<size_t>(size));
-  }
-  return Ok();
+Status Checkpoint::read(const std::vector<WantedBytes>& wanted) const {
+  const std::vector<BlockRead> blocks = blocks_of(wanted, manifest_.block_bytes);
+  return parallel_for(options_.threads, blocks.size(),
+                      [&](size_t i) { return read_to_sink(blocks[i]); });
 }
 
 Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std::byte> to) const {
@@ -164,29 +139,20 @@ Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std
 }
 
 Status Checkpoint::read_boxes(llvm::ArrayRef<BoxRead> reads) const {
-  std::vector<ChunkRead> chunks;
-  size_t blocks = 0;
-  for (const BoxRead& read : reads) {
-    MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(read.name));
-    if (Status status = check_inside(read.box, tensor->dims); !status.ok())
-      return of_var(InvalidArgument("{}", status.message()), read.name).in_file(folder_);
-    const int64_t element = dtype_size(tensor->dtype);
-    if (read.to.size() != static_cast<size_t>(read.box.numel() * element)) {
+  std::vector<WantedBytes> wanted;
+  for (const BoxRead& each : reads) {
+    MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(each.name));
+    if (Status status = check_inside(each.box, tensor->dims); !status.ok())
+      return of_var(InvalidArgument("{}", status.message()), each.name).in_file(folder_);
+    const int64_t bytes = each.box.numel() * dtype_size(tensor->dtype);
+    if (each.to.size() != static_cast<size_t>(bytes)) {
       return of_var(
-          InvalidArgument("memory of {} bytes for the part {}", read.to.size(), read.box.text()),
-          read.name);
+          InvalidArgument("memory of {} bytes for the part {}", each.to.size(), each.box.text()),
+          each.name);
     }
-    for (const StoredChunk& chunk : tensor->chunks) {
-      if (!overlap(chunk.box, read.box)) continue;
-      chunks.push_back({tensor, &chunk, Runs(chunk.box, read.box, element), read.to, blocks});
-      blocks += chunk.data.blocks.size();
-    }
+    want_box(*tensor, each.box, each.to, wanted);
   }
-  return parallel_for(options_.threads, blocks, [&](size_t block) {
-    const auto chunk =
-        std::prev(std::ranges::upper_bound(chunks, block, {}, &ChunkRead::first_block));
-    return read_block_of(*chunk, block - chunk->first_block);
-  });
+  return read(wanted);
 }
 
 StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) const {
@@ -200,7 +166,21 @@ StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) con
   return tensor;
 }
 
+StatusOr<Value> Checkpoint::load_array(const StoredArray& array) const {
+  Value value;
+  TensorArray& elements = value.as<TensorArray>();
+  elements.resize(array.written.size());
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (!array.written[i]) continue;
+    MILLRACE_ASSIGN_OR_RETURN(Value element, load(array_element_name(array.name, i)));
+    elements[i] = std::move(element.as<Tensor>());
+  }
+  return value;
+}
+
+// NOLINTNEXTLINE(misc-no-recursion): elements of arrays are tensors
 StatusOr<Value> Checkpoint::load(std::string_view name) const {
+  if (const StoredArray* const array = manifest_.find_array(name)) return load_array(*array);
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
   Value value;
   if (stored->kind == Kind::kSelectedRows) {
@@ -219,62 +199,22 @@ StatusOr<std::vector<int64_t>> Checkpoint::load_row_numbers(std::string_view nam
         .in_file(folder_);
   }
   std::vector<int64_t> rows(static_cast<size_t>(stored->dims[0]));
-  for (const StoredChunk& chunk : stored->chunks) {
-    const auto part = std::span(rows).subspan(static_cast<size_t>(chunk.box.offset[0]),
-                                              static_cast<size_t>(chunk.box.shape[0]));
-    MILLRACE_RETURN_IF_ERROR(read_stored(chunk.rows, stored->name, std::as_writable_bytes(part)));
-  }
-  for (const int64_t row : rows) {
-    if (row >= 0 && (stored->height <= 0 || row < stored->height)) continue;
-    return of_var(InvalidData("row {}: expected 0 to {}", row, stored->height - 1), name)
-        .in_file(folder_);
-  }
+  std::vector<WantedBytes> wanted;
+  want_row_numbers(*stored, rows, wanted);
+  MILLRACE_RETURN_IF_ERROR(read(wanted));
+  if (Status status = check_row_numbers(*stored, rows); !status.ok())
+    return std::move(status).in_file(folder_);
   return rows;
 }
 
-// Rows that are wanted may lie anywhere, so whole groups of neighbours are read, each block of the
-// files about once.
 StatusOr<SelectedRows> Checkpoint::load_rows(std::string_view name,
                                              const std::function<bool(int64_t)>& wanted) const {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, load_row_numbers(name));
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
   SelectedRows result;
-  result.height = stored->height;
-  for (const int64_t row : numbers)
-    if (!wanted || wanted(row)) result.rows.push_back(row);
-  Dims dims = stored->dims;
-  dims[0] = static_cast<int64_t>(result.rows.size());
-  MILLRACE_ASSIGN_OR_RETURN(result.value, Tensor::create(stored->dtype, dims));
-  Box box = Box::whole(stored->dims);
-  if (result.rows.size() == numbers.size()) {
-    if (result.value.bytes() > 0)
-      MILLRACE_RETURN_IF_ERROR(read_box(name, box, memory(result.value)));
-    normalize_bools(result.value);
-    return result;
-  }
-  constexpr uint64_t kGroupBlocks = 8;
-  dims[0] = 1;
-  const auto row_bytes = static_cast<size_t>(Box::whole(dims).numel() * dtype_size(stored->dtype));
-  const size_t group =
-      std::max<size_t>(1, kGroupBlocks * manifest_.block_bytes / std::max<size_t>(row_bytes, 1));
-  std::vector<std::byte> bytes;
-  std::byte* to = result.value.raw();
-  for (size_t begin = 0; begin < numbers.size(); begin += group) {
-    const size_t end = std::min(begin + group, numbers.size());
-    const auto is_wanted = [&](size_t i) { return wanted(numbers[i]); };
-    size_t first = begin;
-    while (first < end && !is_wanted(first)) ++first;
-    if (first == end) continue;
-    box.offset[0] = static_cast<int64_t>(first);
-    box.shape[0] = static_cast<int64_t>(end - first);
-    bytes.resize((end - first) * row_bytes);
-    MILLRACE_RETURN_IF_ERROR(read_box(name, box, bytes));
-    for (size_t i = first; i < end; ++i) {
-      if (!is_wanted(i) || row_bytes == 0) continue;
-      std::memcpy(to, bytes.data() + (i - first) * row_bytes, row_bytes);
-      to += row_bytes;
-    }
-  }
+  std::vector<WantedBytes> reads;
+  MILLRACE_RETURN_IF_ERROR(want_chosen_rows(*stored, numbers, wanted, result, reads));
+  MILLRACE_RETURN_IF_ERROR(read(reads));
   normalize_bools(result.value);
   return result;
 }
@@ -284,8 +224,10 @@ StatusOr<std::string> Checkpoint::load_record(std::string_view name, int32_t ran
   if (record == nullptr)
     return NotFound("the checkpoint has no record '{}' of rank {}", name, rank).in_file(folder_);
   std::string bytes(record->data.size(), '\0');
-  MILLRACE_RETURN_IF_ERROR(read_stored(
-      record->data, record->name, std::as_writable_bytes(std::span(bytes.data(), bytes.size()))));
+  std::vector<WantedBytes> wanted;
+  wanted.push_back(want_all(record->data, record->name,
+                            std::as_writable_bytes(std::span(bytes.data(), bytes.size()))));
+  MILLRACE_RETURN_IF_ERROR(read(wanted));
   return bytes;
 }
 
@@ -309,10 +251,15 @@ Status Checkpoint::verify_file(size_t index, const std::function<void(uint64_t)>
 }
 
 std::vector<Status> Checkpoint::verify(const std::function<void(uint64_t)>& progress) const {
+  return verify_files([](size_t /*file*/) { return true; }, progress);
+}
+
+std::vector<Status> Checkpoint::verify_files(llvm::function_ref<bool(size_t)> which,
+                                             const std::function<void(uint64_t)>& progress) const {
   std::vector<Status> of_files(files_.size());
   // The body never fails: every file is looked at.
   static_cast<void>(parallel_for(options_.threads, files_.size(), [&](size_t i) {
-                      of_files[i] = verify_file(i, progress);
+                      if (which(i)) of_files[i] = verify_file(i, progress);
                       return Ok();
                     }).ok());
   std::vector<Status> wrong;

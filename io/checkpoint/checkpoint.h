@@ -9,9 +9,11 @@
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
+#include "io/checkpoint/block_reads.h"
 #include "io/checkpoint/box.h"
 #include "io/checkpoint/file_calls.h"
 #include "io/checkpoint/manifest.h"
@@ -45,7 +47,7 @@ class Checkpoint {
   [[nodiscard]] const std::string& folder() const { return folder_; }
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
 
-  /// A whole tensor or table, LoD included.
+  /// A whole tensor, table or array, LoD included.
   /// Errors: kNotFound with the name; kInvalidData with file, tensor, expected and found for bytes
   /// that differ from what was saved; kResource, kIo.
   [[nodiscard]] StatusOr<Value> load(std::string_view name) const;
@@ -68,6 +70,10 @@ class Checkpoint {
   /// first that fails; memory of the others may then be written, too.
   Status read_boxes(llvm::ArrayRef<BoxRead> reads) const;
 
+  /// Reads and compares all blocks of which something is wanted, and hands them out; threads share
+  /// them. What the other functions are made of. Errors: as read_boxes().
+  [[nodiscard]] Status read(const std::vector<WantedBytes>& wanted) const;
+
   /// The row numbers of a table in the order in which they are stored.
   [[nodiscard]] StatusOr<std::vector<int64_t>> load_row_numbers(std::string_view name) const;
 
@@ -88,23 +94,28 @@ class Checkpoint {
  private:
   Checkpoint() = default;
 
+  friend class SpreadCheckpoint;
+  /// A checkpoint of which nothing has been read.
+  static Checkpoint nothing_of(const std::string& folder, const CheckpointLoadOptions& options);
+  static StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder);
+
   [[nodiscard]] StatusOr<const StoredTensor*> find(std::string_view name) const;
-  Status read_stored(const StoredBytes& stored, const std::string& owner,
-                     std::span<std::byte> to) const;
+  [[nodiscard]] StatusOr<Value> load_array(const StoredArray& array) const;
   Status read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
                     std::span<std::byte> to) const;
-  struct ChunkRead;
-  Status read_block_of(const ChunkRead& read, size_t block) const;
+  [[nodiscard]] Status read_to_sink(const BlockRead& block) const;
   [[nodiscard]] Status verify_file(size_t index,
                                    const std::function<void(uint64_t)>& progress) const;
+  [[nodiscard]] std::vector<Status> verify_files(
+      llvm::function_ref<bool(size_t)> which, const std::function<void(uint64_t)>& progress) const;
 
   std::string folder_;
   Manifest manifest_;
   CheckpointLoadOptions options_;
-  std::vector<std::unique_ptr<ReadableFile>> files_;
+  std::vector<std::unique_ptr<ReadableFile>> files_;  ///< null: on the disk of another rank
 };
 
-/// A tensor that load_state_dict() fills.
+/// A value that load_state_dict() fills. An array comes whole; `dtype` is that of its elements.
 struct LoadTarget {
   std::string name;
   Value* value = nullptr;
@@ -114,7 +125,7 @@ struct LoadTarget {
   std::function<bool(int64_t)> rows;
   /// Absent: any. Another one than the stored one is an error unless LoadStateOptions::cast.
   std::optional<DType> dtype;
-  std::optional<Dims> dims;  ///< of the whole tensor; -1 fits any extent
+  std::optional<Dims> dims;  ///< of the whole tensor; -1 fits any extent; not looked at for arrays
 };
 
 /// What load_state_dict() accepts.
@@ -123,6 +134,16 @@ struct LoadStateOptions {
   bool allow_unexpected = true;  ///< the checkpoint may have tensors that are no target
   bool cast = false;             ///< elements become those of LoadTarget::dtype
 };
+
+/// How a load gets its bytes. Called three times, first for the numbers of rows, then for values,
+/// and once without any when everything has been checked; errors end the load.
+/// \param mine  what has gone wrong so far; ranks that load together tell each other
+using ReadWanted = llvm::function_ref<Status(Status mine, const std::vector<WantedBytes>& wanted)>;
+
+/// What load_state_dict() does, whoever reads. \param folder  for messages
+Status load_state_with(const Manifest& manifest, const std::string& folder,
+                       const std::vector<LoadTarget>& targets, const LoadStateOptions& options,
+                       ReadWanted read);
 
 /// Fills all targets or none: the values are replaced when everything has been read and verified.
 /// Errors: those of Checkpoint; kInvalidData for another dtype or shape than the target's, and for

@@ -8,11 +8,11 @@
 
 namespace millrace::io {
 
-Status CheckpointFolder::prepare() {
+Status CheckpointFolder::look() {
   MILLRACE_RETURN_IF_ERROR(make_folders(calls_, folder_, options_.sync));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_.list(folder_));
-  const bool complete = std::ranges::binary_search(names, kManifestName);
-  if (complete && options_.replace == Replace::kNo) {
+  complete_ = std::ranges::binary_search(names, kManifestName);
+  if (complete_ && options_.replace == Replace::kNo) {
     return Status(StatusCode::kUsage, "there is a checkpoint already")
         .in_file(folder_)
         .with_hint("--force replaces existing outputs");
@@ -20,10 +20,37 @@ Status CheckpointFolder::prepare() {
   for (const std::string& name : names) {
     const auto generation = generation_of(name);
     if (generation) generation_ = std::max(generation_, *generation + 1);
-    if (!complete && generation) MILLRACE_RETURN_IF_ERROR(calls_.remove(path_of(name)));
+    if (is_temporary_manifest(name)) MILLRACE_RETURN_IF_ERROR(calls_.remove(path_of(name)));
   }
-  if (!complete) generation_ = 0;
-  return calls_.remove(path_of(kTemporaryManifest));
+  return Ok();
+}
+
+Status CheckpointFolder::begin(int64_t generation, bool any_complete) {
+  generation_ = generation;
+  if (any_complete) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_.list(folder_));
+  for (const std::string& name : names) {
+    const auto found = generation_of(name);
+    if (found && *found < generation) MILLRACE_RETURN_IF_ERROR(calls_.remove(path_of(name)));
+  }
+  return Ok();
+}
+
+Status CheckpointFolder::prepare() {
+  MILLRACE_RETURN_IF_ERROR(look());
+  MILLRACE_RETURN_IF_ERROR(begin(generation_, complete_));
+  if (!complete_) generation_ = 0;  // the folder is empty now, and nobody else writes
+  return Ok();
+}
+
+bool CheckpointFolder::has_file(const StoredFile& file) const {
+  const StatusOr<std::unique_ptr<ReadableFile>> there = calls_.open(path_of(file.name));
+  return there.ok() && (*there)->size() == file.size;
+}
+
+bool CheckpointFolder::has_files_of(const Manifest& manifest) const {
+  return std::ranges::all_of(manifest.files,
+                             [&](const StoredFile& file) { return has_file(file); });
 }
 
 Status CheckpointFolder::commit(const Manifest& manifest) {
@@ -31,29 +58,40 @@ Status CheckpointFolder::commit(const Manifest& manifest) {
   // What no reader would take must not be written.
   MILLRACE_RETURN_IF_ERROR(parse_manifest(text, path_of(kManifestName)).status());
   for (const StoredFile& file : manifest.files) {
-    StatusOr<std::unique_ptr<ReadableFile>> there = calls_.open(path_of(file.name));
-    if (!there.ok()) {
-      return std::move(there).status().with_note(
-          "a data file is not there: the folder must be the same place for all ranks");
-    }
+    if (!has_file(file))
+      return IoError("the file that was written is not there").in_file(path_of(file.name));
   }
-  MILLRACE_RETURN_IF_ERROR(publish(text));
+  MILLRACE_RETURN_IF_ERROR(write_temporary(text, kTemporaryManifest));
+  MILLRACE_RETURN_IF_ERROR(publish());
   return options_.replace == Replace::kYes ? remove_replaced(manifest) : Ok();
 }
 
-Status CheckpointFolder::publish(const std::string& text) {
-  const std::string temporary = path_of(kTemporaryManifest);
-  written_.push_back(temporary);
+Status CheckpointFolder::write_manifest(const Manifest& manifest, const std::string& text,
+                                        int32_t rank) {
+  for (const StoredFile& file : manifest.files) {
+    const bool own = std::ranges::find(written_, path_of(file.name)) != written_.end();
+    if (own && !has_file(file))
+      return IoError("the file that was written is not there").in_file(path_of(file.name));
+  }
+  return write_temporary(text, temporary_manifest_name(rank));
+}
+
+Status CheckpointFolder::write_temporary(const std::string& text, std::string_view name) {
+  temporary_ = path_of(name);
+  written_.push_back(temporary_);
   if (options_.sync) MILLRACE_RETURN_IF_ERROR(calls_.sync_folder(folder_));
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_.create(temporary, text.size()));
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_.create(temporary_, text.size()));
   const std::string_view piece = text;
   MILLRACE_RETURN_IF_ERROR(file->write({&piece, 1}));
   if (options_.sync) MILLRACE_RETURN_IF_ERROR(file->sync());
-  MILLRACE_RETURN_IF_ERROR(file->close());
+  return file->close();
+}
+
+Status CheckpointFolder::publish() {
   committing_ = true;
-  if (Status status = calls_.rename(temporary, path_of(kManifestName)); !status.ok()) {
+  if (Status status = calls_.rename(temporary_, path_of(kManifestName)); !status.ok()) {
     // A disk may have renamed and still report an error.
-    committing_ = !calls_.open(temporary).ok();
+    committing_ = !calls_.open(temporary_).ok();
     return status;
   }
   return options_.sync ? calls_.sync_folder(folder_) : Ok();
@@ -69,8 +107,29 @@ Status CheckpointFolder::remove_replaced(const Manifest& manifest) {
 }
 
 void CheckpointFolder::roll_back() {
-  if (committing_) return;
+  if (committing_ || held_) return;
   for (const std::string& path : written_) static_cast<void>(calls_.remove(path).ok());
+}
+
+Status withdraw_checkpoint(FileCalls& calls, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + std::string(kManifestName)));
+  Status status = calls.sync_folder(folder);
+  return status.code() == StatusCode::kNotFound ? Ok() : status;
+}
+
+Status remove_withdrawn(FileCalls& calls, const std::string& folder) {
+  StatusOr<std::vector<std::string>> names = calls.list(folder);
+  if (names.status().code() == StatusCode::kNotFound) return Ok();
+  if (!names.ok()) return std::move(names).status();
+  bool others = false;
+  for (const std::string& name : *names) {
+    if (generation_of(name) || is_temporary_manifest(name)) {
+      MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + name));
+    } else {
+      others = true;
+    }
+  }
+  return others ? Ok() : calls.remove_folder(folder);
 }
 
 }  // namespace millrace::io

@@ -135,7 +135,7 @@ StatusOr<DataFile> write_data_file(FileCalls& calls, const std::string& path,
                                    const std::map<std::string, std::string>& metadata,
                                    const DataFileOptions& options) {
   std::vector<SafetensorsEntry> entries;
-  for (const DataItem& item : items) entries.push_back(item.entry);
+  for (const DataItem& item : items) entries.push_back(stored_form(item.entry));
   StatusOr<std::string> header = lay_out_safetensors(entries, metadata);
   if (!header.ok()) return std::move(header).status().in_file(path);
   const uint64_t bytes = entries.empty() ? header->size() : entries.back().end;

@@ -18,7 +18,7 @@ namespace millrace::io {
 
 /// One tensor to write: from memory, or from whoever can give its bytes piece by piece.
 struct DataItem {
-  SafetensorsEntry entry;             ///< name, dtype and dims
+  SafetensorsEntry entry;             ///< name, dtype and dims; the file has its stored_form()
   std::span<const std::byte> memory;  ///< row-major; unused if `read` is set
   /// Fills `to` with the bytes from `offset` on; calls come in rising order without gaps.
   std::function<Status(uint64_t offset, std::span<std::byte> to)> read;

@@ -8,13 +8,6 @@
 namespace millrace::io {
 namespace {
 
-std::string failure_text(const Status& status) {
-  JsonWriter out(0);
-  out.begin_object().member("code", static_cast<int>(status.code()));
-  out.member("message", status.message()).member("file", status.location().file);
-  return out.member("var", status.location().var).end_object().take();
-}
-
 std::string text_of(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto* const text = value == nullptr ? nullptr : value->get_if<std::string>();
@@ -36,6 +29,18 @@ Status failure_of(const JsonValue& object, size_t rank) {
 
 }  // namespace
 
+std::string failure_text(const Status& status) {
+  JsonWriter out(0);
+  out.begin_object().member("code", static_cast<int>(status.code()));
+  out.member("message", status.message()).member("file", status.location().file);
+  return out.member("var", status.location().var).end_object().take();
+}
+
+Status failure_from(std::string_view text, size_t rank) {
+  MILLRACE_ASSIGN_OR_RETURN(const JsonValue value, parse_json(text));
+  return failure_of(value, rank);
+}
+
 StatusOr<std::vector<JsonValue>> exchange(Gather& gather, Status mine, std::string payload) {
   // A list of one item is a payload, an object is an error.
   std::string text = failure_text(mine);
@@ -52,6 +57,30 @@ StatusOr<std::vector<JsonValue>> exchange(Gather& gather, Status mine, std::stri
     payloads.push_back(std::move(items->front()));
   }
   return payloads;
+}
+
+Status sent_malformed(size_t rank) {
+  return Internal("what rank {} sent is malformed", rank);
+}
+
+std::string numbers_text(const std::vector<int64_t>& numbers) {
+  JsonWriter out(0);
+  out.begin_array();
+  for (const int64_t number : numbers) out.value(number);
+  return out.end_array().take();
+}
+
+StatusOr<std::vector<std::vector<int64_t>>> exchange_numbers(Gather& gather, Status mine,
+                                                             const std::vector<int64_t>& numbers) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
+                            exchange(gather, std::move(mine), numbers_text(numbers)));
+  std::vector<std::vector<int64_t>> lists;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    auto list = all[rank].counts();
+    if (!list) return sent_malformed(rank);
+    lists.push_back(*std::move(list));
+  }
+  return lists;
 }
 
 }  // namespace millrace::io

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "framework/base/errors.h"
-#include "io/checkpoint/write_parts.h"
+#include "io/checkpoint/commit.h"
+#include "io/checkpoint/spread_folder.h"
 
 namespace millrace::io {
 namespace {
@@ -26,20 +27,9 @@ std::shared_ptr<FileCalls> or_system(const std::shared_ptr<FileCalls>& calls) {
   return calls == nullptr ? system_file_calls() : calls;
 }
 
-// Removes the files that checkpoints are made of, and the folder if nothing else is in it.
 Status remove_checkpoint(FileCalls& calls, const std::string& folder) {
-  MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + std::string(kManifestName)));
-  MILLRACE_RETURN_IF_ERROR(calls.sync_folder(folder));
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls.list(folder));
-  bool others = false;
-  for (const std::string& name : names) {
-    if (generation_of(name) || name == kTemporaryManifest) {
-      MILLRACE_RETURN_IF_ERROR(calls.remove(folder + "/" + name));
-    } else {
-      others = true;
-    }
-  }
-  return others ? Ok() : calls.remove_folder(folder);
+  MILLRACE_RETURN_IF_ERROR(withdraw_checkpoint(calls, folder));
+  return remove_withdrawn(calls, folder);
 }
 
 }  // namespace
@@ -76,9 +66,15 @@ Status save_checkpoint(const LocalState& state, const std::string& root, int64_t
                        std::string* warning) {
   if (step < 0) return InvalidArgument("step {}: expected 0 or more", step);
   options.step = step;
-  MILLRACE_RETURN_IF_ERROR(save_state_dict(state, checkpoint_folder(root, step), gather, options));
-  if (keep_last <= 0 || gather.rank() != options.coordinator) return Ok();
-  const Status removed = collect_garbage(root, keep_last, false, false, options.calls).status();
+  MILLRACE_ASSIGN_OR_RETURN(const SaveOutcome saved,
+                            save_together(state, checkpoint_folder(root, step), gather, options));
+  if (keep_last <= 0) return Ok();
+  Status removed;
+  if (saved.spread) {
+    removed = collect_spread_garbage(root, keep_last, gather, options.calls);
+  } else if (gather.rank() == options.coordinator) {
+    removed = collect_garbage(root, keep_last, false, false, options.calls).status();
+  }
   if (!removed.ok() && warning != nullptr) *warning = removed.to_string();
   return Ok();
 }
@@ -105,6 +101,10 @@ StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool veri
       return LastCheckpoint{entry->step, *std::move(checkpoint), std::move(skipped)};
     skipped.push_back(std::move(checkpoint).status());
   }
+  return none_can_be_loaded(root, skipped);
+}
+
+Status none_can_be_loaded(const std::string& root, const std::vector<Status>& skipped) {
   if (skipped.empty()) return NotFound("there is no checkpoint").in_file(root);
   Status none = InvalidData("none of the {} checkpoints can be loaded", skipped.size())
                     .in_file(root)

@@ -54,6 +54,10 @@ struct LastCheckpoint {
 StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool verify = true,
                                               const CheckpointLoadOptions& options = {});
 
+/// The error of a folder none of whose checkpoints can be loaded, and why; kNotFound if there are
+/// none.
+Status none_can_be_loaded(const std::string& root, const std::vector<Status>& skipped);
+
 /// What collect_garbage() removes.
 struct Garbage {
   std::vector<CheckpointEntry> removed;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/ranges.h>
+#include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
 
@@ -17,6 +18,9 @@ Status missing_ranks(const std::vector<int32_t>& missing, int32_t rank,
       fmt::format("rank {} waited {} ms for the other ranks of the checkpoint; missing: {}", rank,
                   timeout.count(), fmt::join(missing, ", ")));
 }
+
+constexpr int32_t kEverybody = -1;
+constexpr const char* kEnding = ".gather";
 
 class FolderGather final : public Gather {
  public:
@@ -35,48 +39,71 @@ class FolderGather final : public Gather {
   [[nodiscard]] int32_t world_size() const override { return world_size_; }
 
   StatusOr<std::vector<std::string>> all_gather(std::string mine) override {
+    return exchange({std::move(mine)}, true);
+  }
+  StatusOr<std::vector<std::string>> all_to_all(std::vector<std::string> to) override {
+    return exchange(std::move(to), false);
+  }
+
+ private:
+  // One text for all, or one for each rank, which are files of their own.
+  StatusOr<std::vector<std::string>> exchange(std::vector<std::string> mine, bool for_all) {
     MILLRACE_RETURN_IF_ERROR(make_folders(*calls_, folder_, false));
-    const std::string path = file_of(round_, rank_);
-    MILLRACE_RETURN_IF_ERROR(publish(path, mine));
-    const auto deadline = std::chrono::steady_clock::now() + timeout_;
-    std::vector<std::string> texts;
-    while (static_cast<int32_t>(texts.size()) < world_size_) {
-      const auto next = static_cast<int32_t>(texts.size());
-      StatusOr<std::string> text = read(file_of(round_, next));
-      if (text.ok()) {
-        texts.push_back(*std::move(text));
-      } else if (text.status().code() != StatusCode::kNotFound) {
-        return std::move(text).status();
-      } else if (std::chrono::steady_clock::now() > deadline) {
-        return missing_ranks(missing_from(next), rank_, timeout_);
-      } else {
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-      }
+    for (size_t to = 0; to < mine.size(); ++to) {
+      const auto reader = for_all ? kEverybody : static_cast<int32_t>(to);
+      MILLRACE_RETURN_IF_ERROR(publish(file_of(round_, rank_, reader), mine[to]));
     }
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<std::string> texts,
+                              wait_for_all(for_all ? kEverybody : rank_));
     // Whoever is in this round has read all of the one before.
-    if (round_ > 0) MILLRACE_RETURN_IF_ERROR(calls_->remove(file_of(round_ - 1, rank_)));
+    for (const std::string& path : std::exchange(written_, std::exchange(writing_, {})))
+      MILLRACE_RETURN_IF_ERROR(calls_->remove(path));
     if (round_ == 1) MILLRACE_RETURN_IF_ERROR(remove_older_jobs());
     ++round_;
     return texts;
   }
 
- private:
+  StatusOr<std::vector<std::string>> wait_for_all(int32_t reader) {
+    const auto deadline = std::chrono::steady_clock::now() + timeout_;
+    std::vector<std::string> texts;
+    while (static_cast<int32_t>(texts.size()) < world_size_) {
+      const auto next = static_cast<int32_t>(texts.size());
+      StatusOr<std::string> text = read(file_of(round_, next, reader));
+      if (text.ok()) {
+        texts.push_back(*std::move(text));
+      } else if (text.status().code() != StatusCode::kNotFound) {
+        return std::move(text).status();
+      } else if (std::chrono::steady_clock::now() > deadline) {
+        return missing_ranks(missing_from(next, reader), rank_, timeout_);
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    }
+    return texts;
+  }
+
   // Whoever is in the second exchange of this job has left all jobs before it.
   Status remove_older_jobs() {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_->list(folder_));
-    const std::string ending = fmt::format(".{}.gather", rank_);
+    const std::string own = fmt::format(".{}", rank_);
     for (const std::string& name : names) {
-      if (name.ends_with(ending) && !name.starts_with(job_ + "."))
+      llvm::StringRef rest(name);
+      if (!rest.consume_back(kEnding)) continue;
+      rest = rest.rsplit('.').first;  // without the reader
+      if (rest.endswith(own) && !rest.startswith(job_ + "."))
         MILLRACE_RETURN_IF_ERROR(calls_->remove(folder_ + "/" + name));
     }
     return Ok();
   }
 
-  [[nodiscard]] std::string file_of(int64_t round, int32_t rank) const {
-    return fmt::format("{}/{}.{}.{}.gather", folder_, job_, round, rank);
+  // "<job>.<round>.<rank>.<reader>.gather"
+  [[nodiscard]] std::string file_of(int64_t round, int32_t rank, int32_t reader) const {
+    const std::string who = reader == kEverybody ? "all" : std::to_string(reader);
+    return fmt::format("{}/{}.{}.{}.{}{}", folder_, job_, round, rank, who, kEnding);
   }
 
   Status publish(const std::string& path, const std::string& text) {
+    writing_.push_back(path);
     const std::string temporary = path + ".tmp";
     MILLRACE_RETURN_IF_ERROR(calls_->remove(temporary));
     MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_->create(temporary, text.size()));
@@ -94,10 +121,10 @@ class FolderGather final : public Gather {
     return text;
   }
 
-  [[nodiscard]] std::vector<int32_t> missing_from(int32_t first) const {
+  [[nodiscard]] std::vector<int32_t> missing_from(int32_t first, int32_t reader) const {
     std::vector<int32_t> missing;
     for (int32_t rank = first; rank < world_size_; ++rank)
-      if (!read(file_of(round_, rank)).ok()) missing.push_back(rank);
+      if (!read(file_of(round_, rank, reader)).ok()) missing.push_back(rank);
     return missing;
   }
 
@@ -108,6 +135,8 @@ class FolderGather final : public Gather {
   int32_t world_size_;
   std::chrono::milliseconds timeout_;
   int64_t round_ = 0;
+  std::vector<std::string> writing_;  // files of this round
+  std::vector<std::string> written_;  // and of the one before
 };
 
 }  // namespace
@@ -119,7 +148,17 @@ class ThreadMember final : public Gather {
   [[nodiscard]] int32_t rank() const override { return rank_; }
   [[nodiscard]] int32_t world_size() const override { return world_size_; }
   StatusOr<std::vector<std::string>> all_gather(std::string mine) override {
-    return group_.exchange(rank_, std::move(mine));
+    MILLRACE_ASSIGN_OR_RETURN(const auto all, group_.exchange(rank_, {std::move(mine)}));
+    std::vector<std::string> texts;
+    for (const std::vector<std::string>& rank : *all) texts.push_back(rank.front());
+    return texts;
+  }
+  StatusOr<std::vector<std::string>> all_to_all(std::vector<std::string> to) override {
+    MILLRACE_ASSIGN_OR_RETURN(const auto all, group_.exchange(rank_, std::move(to)));
+    std::vector<std::string> texts;
+    for (const std::vector<std::string>& rank : *all)
+      texts.push_back(rank[static_cast<size_t>(rank_)]);
+    return texts;
   }
 
  private:
@@ -136,6 +175,10 @@ StatusOr<std::vector<std::string>> SingleRank::all_gather(std::string mine) {
   return texts;
 }
 
+StatusOr<std::vector<std::string>> SingleRank::all_to_all(std::vector<std::string> to) {
+  return to;
+}
+
 ThreadGroup::ThreadGroup(int32_t world_size, std::chrono::milliseconds timeout)
     : timeout_(timeout),
       present_(static_cast<size_t>(world_size)),
@@ -145,15 +188,17 @@ std::unique_ptr<Gather> ThreadGroup::member(int32_t rank) {
   return std::make_unique<ThreadMember>(*this, rank, static_cast<int32_t>(texts_.size()));
 }
 
-StatusOr<std::vector<std::string>> ThreadGroup::exchange(int32_t rank, std::string mine) {
+StatusOr<std::shared_ptr<const std::vector<ThreadGroup::Texts>>> ThreadGroup::exchange(int32_t rank,
+                                                                                       Texts mine) {
   std::unique_lock lock(mutex_);
   const int64_t round = round_;
   texts_[static_cast<size_t>(rank)] = std::move(mine);
   present_[static_cast<size_t>(rank)] = true;
-  if (++here_ == static_cast<int32_t>(texts_.size())) {
-    done_ = texts_;
+  if (++here_ == static_cast<int32_t>(present_.size())) {
+    done_ = std::make_shared<const std::vector<Texts>>(std::exchange(texts_, {}));
+    texts_.resize(present_.size());
     here_ = 0;
-    present_.assign(texts_.size(), false);
+    present_.assign(present_.size(), false);
     ++round_;
     arrived_.notify_all();
     return done_;

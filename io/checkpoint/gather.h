@@ -13,9 +13,9 @@
 
 namespace millrace::io {
 
-/// How the ranks of one job exchange small texts while they save together. Each rank has its own.
-///
-/// Not thread-safe.
+/// How the ranks of one job exchange texts while they save and load together: facts of all for all,
+/// and blocks of files from one rank to another. Each rank has its own. All make the same calls in
+/// the same order. Not thread-safe. Groups of the executor fit it (executor/collective).
 class Gather {
  public:
   Gather() = default;
@@ -29,6 +29,11 @@ class Gather {
   /// \returns the texts by rank
   /// Errors: kDistributed behind the deadline, with the ranks that are missing.
   virtual StatusOr<std::vector<std::string>> all_gather(std::string mine) = 0;
+  /// Hands in a text for each rank and waits for those of all for this one.
+  /// \param to  by rank, as many as there are ranks; one may be meant for this rank itself
+  /// \returns the texts by the rank that they come from
+  /// Errors: as all_gather().
+  virtual StatusOr<std::vector<std::string>> all_to_all(std::vector<std::string> to) = 0;
 };
 
 /// A job of one rank.
@@ -37,6 +42,7 @@ class SingleRank final : public Gather {
   [[nodiscard]] int32_t rank() const override { return 0; }
   [[nodiscard]] int32_t world_size() const override { return 1; }
   StatusOr<std::vector<std::string>> all_gather(std::string mine) override;
+  StatusOr<std::vector<std::string>> all_to_all(std::vector<std::string> to) override;
 };
 
 /// Ranks that are threads of one process. Lives longer than its members.
@@ -50,7 +56,9 @@ class ThreadGroup {
 
  private:
   friend class ThreadMember;
-  StatusOr<std::vector<std::string>> exchange(int32_t rank, std::string mine);
+  using Texts = std::vector<std::string>;
+  /// \returns what all ranks have handed in, by rank; the same object for all
+  StatusOr<std::shared_ptr<const std::vector<Texts>>> exchange(int32_t rank, Texts mine);
 
   std::chrono::milliseconds timeout_;
   std::mutex mutex_;
@@ -58,8 +66,8 @@ class ThreadGroup {
   int64_t round_ = 0;  ///< exchanges that are over
   int32_t here_ = 0;
   std::vector<bool> present_;
-  std::vector<std::string> texts_;
-  std::vector<std::string> done_;  ///< texts of the last exchange
+  std::vector<Texts> texts_;
+  std::shared_ptr<const std::vector<Texts>> done_;  ///< texts of the last exchange
 };
 
 /// Ranks that are processes with a folder in common, for example on a shared file system: each

@@ -1,10 +1,12 @@
 #include "io/checkpoint/manifest.h"
 
 #include <algorithm>
+#include <set>
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/manifest_form.h"
 
 namespace millrace::io {
@@ -65,6 +67,20 @@ void write_files(JsonWriter& out, const Manifest& manifest) {
   out.end_array();
 }
 
+void write_arrays(JsonWriter& out, const Manifest& manifest) {
+  if (manifest.arrays.empty()) return;
+  out.key("arrays").begin_array();
+  for (const StoredArray& array : manifest.arrays) {
+    out.begin_object().member("name", array.name);
+    out.member("length", static_cast<uint64_t>(array.written.size()));
+    out.key("missing").begin_array().inline_array();
+    for (size_t i = 0; i < array.written.size(); ++i)
+      if (!array.written[i]) out.value(static_cast<uint64_t>(i));
+    out.end_array().end_object();
+  }
+  out.end_array();
+}
+
 }  // namespace
 
 uint64_t StoredTensor::bytes() const {
@@ -76,6 +92,26 @@ uint64_t StoredTensor::bytes() const {
 const StoredTensor* Manifest::find(std::string_view name) const {
   const auto found = std::ranges::lower_bound(tensors, name, {}, &StoredTensor::name);
   return found == tensors.end() || found->name != name ? nullptr : &*found;
+}
+
+const StoredArray* Manifest::find_array(std::string_view name) const {
+  const auto found = std::ranges::lower_bound(arrays, name, {}, &StoredArray::name);
+  return found == arrays.end() || found->name != name ? nullptr : &*found;
+}
+
+bool Manifest::has(std::string_view name) const {
+  return find(name) != nullptr || find_array(name) != nullptr;
+}
+
+std::vector<std::string> Manifest::value_names() const {
+  std::set<std::string> names;
+  for (const StoredTensor& tensor : tensors) names.insert(tensor.name);
+  for (const StoredArray& array : arrays) {
+    for (size_t i = 0; i < array.written.size(); ++i)
+      names.erase(array_element_name(array.name, i));
+  }
+  for (const StoredArray& array : arrays) names.insert(array.name);
+  return {names.begin(), names.end()};
 }
 
 const StoredRecord* Manifest::find_record(std::string_view name, int32_t rank) const {
@@ -106,6 +142,7 @@ std::string manifest_text(const Manifest& manifest) {
   out.key("tensors").begin_array();
   for (const StoredTensor& tensor : manifest.tensors) write_tensor(out, tensor);
   out.end_array();
+  write_arrays(out, manifest);
   out.key("records").begin_array();
   for (const StoredRecord& record : manifest.records) {
     out.begin_object().member("name", record.name);

@@ -53,6 +53,15 @@ struct StoredTensor {
   [[nodiscard]] uint64_t bytes() const;
 };
 
+/// A tensor array (LOD_TENSOR_ARRAY). Its elements that were written are tensors of the manifest,
+/// whole and under names of io/checkpoint/arrays.h.
+struct StoredArray {
+  std::string name;
+  std::vector<bool> written;  ///< by element
+
+  bool operator==(const StoredArray&) const = default;
+};
+
 /// Bytes that only their writer understands, such as what a server must know to go on.
 struct StoredRecord {
   std::string name;
@@ -74,10 +83,16 @@ struct Manifest {
   std::map<std::string, std::string> user;  ///< notes of the caller, 1 MiB at most
   std::vector<StoredFile> files;            ///< by name
   std::vector<StoredTensor> tensors;        ///< by name
+  std::vector<StoredArray> arrays;          ///< by name; no tensor has one of their names
   std::vector<StoredRecord> records;        ///< by name, then rank
 
   /// Null if there is none of that name.
   [[nodiscard]] const StoredTensor* find(std::string_view name) const;
+  [[nodiscard]] const StoredArray* find_array(std::string_view name) const;
+  /// True if Checkpoint::load() takes the name: of a tensor or of an array.
+  [[nodiscard]] bool has(std::string_view name) const;
+  /// Names of all values, sorted: arrays, and tensors that are no element of one.
+  [[nodiscard]] std::vector<std::string> value_names() const;
   [[nodiscard]] const StoredRecord* find_record(std::string_view name, int32_t rank) const;
   /// Bytes of all data files.
   [[nodiscard]] uint64_t bytes() const;
@@ -85,6 +100,7 @@ struct Manifest {
 
 /// The JSON text of a manifest; its last member is the checksum of everything before it.
 /// Same manifest, same bytes.
+/// A manifest without arrays has no member for them.
 std::string manifest_text(const Manifest& manifest);
 
 /// Reads and checks a manifest: version, checksum, names, ranges within files and not shared, parts

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/json.h"
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/manifest_form.h"
@@ -78,6 +79,8 @@ class Reader {
   Status read_facts(const JsonValue& object, StoredTensor& tensor);
   Status read_chunks(const JsonValue& object, StoredTensor& tensor);
   Status read_tensors(const JsonValue& root);
+  Status read_array(const JsonValue& object, StoredArray& array);
+  Status read_arrays(const JsonValue& root);
   Status read_records(const JsonValue& root);
   Status check_ranges();
 
@@ -263,6 +266,51 @@ Status Reader::read_tensors(const JsonValue& root) {
   return Ok();
 }
 
+// Each element is there as a tensor or stands in the list of missing ones, so that a length cannot
+// claim more than the file has.
+Status Reader::read_array(const JsonValue& object, StoredArray& array) {
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t length, count(object, "length"));
+  const JsonValue* const missing_member = object.find("missing");
+  const auto gaps = missing_member == nullptr ? std::nullopt : missing_member->counts();
+  if (!gaps) return missing("missing", "a list of whole numbers not below 0", missing_member);
+  const auto known = static_cast<int64_t>(manifest_.tensors.size() + gaps->size());
+  if (length > known)
+    return InvalidData("an array of {} elements: at most {} are there", length, known);
+  array.written.assign(static_cast<size_t>(length), true);
+  for (const int64_t gap : *gaps) {
+    if (gap >= length || !array.written[static_cast<size_t>(gap)]) {
+      return InvalidData("missing element {}: expected each once, below the length {}", gap,
+                         length);
+    }
+    array.written[static_cast<size_t>(gap)] = false;
+  }
+  for (size_t i = 0; i < array.written.size(); ++i) {
+    if (!array.written[i]) continue;
+    const StoredTensor* const element = manifest_.find(array_element_name(array.name, i));
+    if (element == nullptr || element->kind != StoredTensor::Kind::kDense)
+      return InvalidData("element {} of {}: expected a dense tensor, found none", i, length);
+  }
+  return Ok();
+}
+
+Status Reader::read_arrays(const JsonValue& root) {
+  if (root.find("arrays") == nullptr) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "arrays"));
+  for (const JsonValue& item : *items) {
+    StoredArray array;
+    MILLRACE_ASSIGN_OR_RETURN(array.name, text(item, "name"));
+    MILLRACE_RETURN_IF_ERROR(check_entry_name(array.name));
+    Status status = read_array(item, array);
+    if (status.ok() && manifest_.find(array.name) != nullptr)
+      status = InvalidData("a tensor and an array have the name");
+    if (status.ok() && !manifest_.arrays.empty() && manifest_.arrays.back().name >= array.name)
+      status = InvalidData("expected names in order, each once");
+    if (!status.ok()) return of_tensor(std::move(status), array.name);
+    manifest_.arrays.push_back(std::move(array));
+  }
+  return Ok();
+}
+
 Status Reader::read_records(const JsonValue& root) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "records"));
   const auto key = [](const StoredRecord& record) {
@@ -306,6 +354,7 @@ StatusOr<Manifest> Reader::read(const JsonValue& root) {
   MILLRACE_RETURN_IF_ERROR(read_user(root));
   MILLRACE_RETURN_IF_ERROR(read_files(root));
   MILLRACE_RETURN_IF_ERROR(read_tensors(root));
+  MILLRACE_RETURN_IF_ERROR(read_arrays(root));
   MILLRACE_RETURN_IF_ERROR(read_records(root));
   MILLRACE_RETURN_IF_ERROR(check_ranges());
   return std::move(manifest_);

@@ -39,8 +39,9 @@ StatusOr<TensorClaim> claim_of(const LocalTensor& local) {
     }
   }
   if (tensor == nullptr) {
-    return Unimplemented("checkpoints hold dense tensors and selected rows, found {}",
-                         describe(*local.value));
+    return Unimplemented(
+        "checkpoints hold dense tensors, selected rows and tensor arrays, found {}",
+        describe(*local.value));
   }
   claim.dtype = tensor->dtype();
   claim.box = Box::whole(tensor->dims());
@@ -77,6 +78,7 @@ class Planner {
           claim_at(holders[0]).kind == Kind::kDense ? add_dense(holders) : add_rows(holders);
       if (!status.ok()) return of_var(std::move(status), name);
     }
+    MILLRACE_RETURN_IF_ERROR(add_arrays());
     share_out();
     return std::move(plan_);
   }
@@ -168,6 +170,34 @@ class Planner {
       add_chunk(box, {holder});
     }
     return Ok();
+  }
+
+  // Whole and equal on every rank that has them, as their elements are.
+  Status add_arrays() {
+    std::map<std::string, std::pair<int32_t, const StoredArray*>> first;
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
+      for (const StoredArray& array : ranks_[rank].arrays) {
+        const auto [held, added] =
+            first.try_emplace(array.name, static_cast<int32_t>(rank), &array);
+        if (added || *held->second.second == array) continue;
+        return of_var(
+            InvalidArgument("ranks {} and {} disagree on the elements of an array: {} and "
+                            "{}",
+                            held->second.first, rank, written_text(*held->second.second),
+                            written_text(array)),
+            array.name);
+      }
+    }
+    for (const auto& [name, array] : first) {
+      if (by_name_.contains(name))
+        return of_var(InvalidArgument("ranks disagree on the kind: dense and array"), name);
+      plan_.arrays.push_back(*array.second);
+    }
+    return Ok();
+  }
+
+  static std::string written_text(const StoredArray& array) {
+    return fmt::format("{} of {}", std::ranges::count(array.written, true), array.written.size());
   }
 
   [[nodiscard]] int64_t bytes_of(const PlannedChunk& chunk) const {
@@ -263,6 +293,14 @@ StatusOr<TensorClaim> read_claim(const JsonValue& object) {
   return claim;
 }
 
+StatusOr<StoredArray> read_array(const JsonValue& object) {
+  StoredArray array;
+  MILLRACE_ASSIGN_OR_RETURN(array.name, read_name(object));
+  MILLRACE_ASSIGN_OR_RETURN(const Dims written, read_dims(object, "written"));
+  for (const int64_t there : written) array.written.push_back(there != 0);
+  return array;
+}
+
 const JsonItems* items_of(const JsonValue& root, const char* key) {
   const JsonValue* const value = root.find(key);
   return value == nullptr ? nullptr : value->get_if<JsonItems>();
@@ -322,6 +360,12 @@ std::string claims_text(const RankClaims& claims) {
     write_dims(out, "shape", claim.box.shape);
     out.member("height", claim.height).member("part", claim.part ? 1 : 0).end_object();
   }
+  out.end_array().key("arrays").begin_array();
+  for (const StoredArray& array : claims.arrays) {
+    out.begin_object().member("name", array.name);
+    write_dims(out, "written", Dims(array.written.begin(), array.written.end()));
+    out.end_object();
+  }
   out.end_array().key("records").begin_array();
   for (const RecordClaim& record : claims.records)
     out.begin_object().member("name", record.name).member("bytes", record.bytes).end_object();
@@ -331,12 +375,17 @@ std::string claims_text(const RankClaims& claims) {
 StatusOr<RankClaims> parse_claims(std::string_view text) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text));
   const JsonItems* const tensors = items_of(root, "tensors");
+  const JsonItems* const arrays = items_of(root, "arrays");
   const JsonItems* const records = items_of(root, "records");
-  if (tensors == nullptr || records == nullptr) return malformed("tensors");
+  if (tensors == nullptr || arrays == nullptr || records == nullptr) return malformed("tensors");
   RankClaims claims;
   for (const JsonValue& item : *tensors) {
     MILLRACE_ASSIGN_OR_RETURN(TensorClaim claim, read_claim(item));
     claims.tensors.push_back(std::move(claim));
+  }
+  for (const JsonValue& item : *arrays) {
+    MILLRACE_ASSIGN_OR_RETURN(StoredArray array, read_array(item));
+    claims.arrays.push_back(std::move(array));
   }
   for (const JsonValue& item : *records) {
     MILLRACE_ASSIGN_OR_RETURN(std::string name, read_name(item));

@@ -32,11 +32,13 @@ struct RecordClaim {
 /// Everything a rank says.
 struct RankClaims {
   std::vector<TensorClaim> tensors;
+  std::vector<StoredArray> arrays;  ///< whose elements are among the tensors
   std::vector<RecordClaim> records;
 };
 
-/// The claims of a state. Errors: kInvalidArgument with the var for a value that is neither a dense
-/// tensor nor selected rows, has no data, is there twice, or is no part of its global dims.
+/// The claims of a state without arrays (see flatten()). Errors: kInvalidArgument with the var for
+/// a value that is neither a dense tensor nor selected rows, has no data, is there twice, or is no
+/// part of its global dims.
 StatusOr<RankClaims> claims_of(const LocalState& state);
 
 /// One chunk that some rank writes.
@@ -50,13 +52,14 @@ struct PlannedChunk {
 /// What all ranks write together: the same on all of them.
 struct SavePlan {
   std::vector<StoredTensor> tensors;  ///< by name, without chunks
+  std::vector<StoredArray> arrays;    ///< by name
   std::vector<PlannedChunk> chunks;   ///< by tensor, then box
 };
 
 /// Joins the claims of all ranks: each part is written once, by the rank with the least to write
 /// of those that have it; whole tensors by the coordinator where it has them.
 /// Errors: kInvalidArgument with the tensor and the ranks where ranks disagree on dtype, shape or
-/// kind, and where the parts overlap or leave a gap.
+/// kind, or on the length of an array, and where the parts overlap or leave a gap.
 StatusOr<SavePlan> make_save_plan(const std::vector<RankClaims>& ranks, int32_t coordinator);
 
 /// Text form of claims, for Gather. Errors: kInvalidData.

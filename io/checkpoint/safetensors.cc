@@ -231,6 +231,13 @@ StatusOr<SafetensorsHeader> read_safetensors_header(const ReadableFile& file,
   return std::move(header).status().in_file(file.path());
 }
 
+SafetensorsEntry stored_form(SafetensorsEntry entry) {
+  if (entry.dtype != DType::kComplex128) return entry;
+  entry.dtype = DType::kFloat64;
+  entry.dims.push_back(2);
+  return entry;
+}
+
 StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries,
                                           const std::map<std::string, std::string>& metadata) {
   std::ranges::sort(entries, [](const auto& a, const auto& b) {
@@ -249,6 +256,8 @@ StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries
       return refuse(
           Unimplemented("safetensors files have no element type for {}", dtype_name(entry.dtype)));
     }
+    if (const size_t most = SafetensorsLimits().max_rank; entry.dims.size() > most)
+      return refuse(InvalidArgument("{} dims, above {}", entry.dims.size(), most));
     const auto bytes = byte_count(entry.dtype, entry.dims);
     if (!bytes || __builtin_add_overflow(at, *bytes, &entry.end))
       return refuse(InvalidArgument("dims [{}] are out of range", fmt::join(entry.dims, ", ")));

@@ -45,11 +45,17 @@ struct SafetensorsLimits {
 StatusOr<SafetensorsHeader> read_safetensors_header(const ReadableFile& file,
                                                     const SafetensorsLimits& limits = {});
 
+/// An entry as the layout can hold it: elements that it has no type for become several of one that
+/// it has. complex128 is float64 with one axis of 2 more, for real and imaginary part; all others
+/// stay as they are.
+SafetensorsEntry stored_form(SafetensorsEntry entry);
+
 /// Orders entries as files hold them (large element types first, so that each tensor is aligned to
 /// its elements; then by name) and gives each its bytes.
 /// \returns the length word and the header. The data begins at a multiple of 64 bytes.
 /// Errors: kInvalidArgument for a name that is there twice, is "__metadata__" or no UTF-8, and for
-/// dims out of range; kUnimplemented for an element type that the layout does not have.
+/// dims out of range and more than 16 of them; kUnimplemented for an element type that the layout
+/// does not have.
 StatusOr<std::string> lay_out_safetensors(std::vector<SafetensorsEntry>& entries,
                                           const std::map<std::string, std::string>& metadata);
 

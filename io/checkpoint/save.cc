@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/commit.h"
 #include "io/checkpoint/exchange.h"
 #include "io/checkpoint/manifest.h"
@@ -32,6 +33,8 @@ class Save {
     return status;
   }
 
+  [[nodiscard]] bool spread() const { return spread_; }
+
  private:
   [[nodiscard]] bool coordinates() const { return gather_.rank() == options_.coordinator; }
 
@@ -42,44 +45,53 @@ class Save {
     }
     MILLRACE_RETURN_IF_ERROR(agree_on_plan());
     MILLRACE_RETURN_IF_ERROR(write_data());
-    // From here on only the coordinator knows whether the manifest is there, so it alone removes
-    // files after an error.
-    if (!coordinates()) target_.forget_written();
-    return exchange(gather_, coordinates() ? commit() : Ok(), {}).status();
+    return publish();
   }
 
-  // First exchange: the folder is ready, and everybody knows who writes what.
+  // First exchange: the folders are ready, and everybody knows who writes what.
   Status agree_on_plan() {
-    Status status = coordinates() ? target_.prepare() : Ok();
+    const bool alone = gather_.world_size() == 1;
+    Status status = alone ? target_.prepare() : target_.look();
     RankClaims claims;
-    if (StatusOr<RankClaims> mine = claims_of(state_); mine.ok()) {
-      claims = *std::move(mine);
-    } else if (status.ok()) {
-      status = std::move(mine).status();
-    }
+    if (Status claimed = make_claims(claims); status.ok()) status = std::move(claimed);
     JsonWriter out(0);
-    out.begin_array().value(target_.generation()).value(claims_text(claims)).end_array();
+    out.begin_array().value(target_.generation()).value(target_.complete() ? 1 : 0);
+    out.value(claims_text(claims)).end_array();
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
                               exchange(gather_, std::move(status), out.take()));
     std::vector<RankClaims> ranks;
+    int64_t generation = 0;
+    bool any_complete = false;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const auto* const items = all[rank].get_if<JsonItems>();
-      const auto* const text =
-          items == nullptr || items->size() != 2 ? nullptr : (*items)[1].get_if<std::string>();
-      const auto generation = text == nullptr ? std::nullopt : (*items)[0].count();
-      if (!generation) return Internal("rank {} sent no claims", rank);
-      if (static_cast<int32_t>(rank) == options_.coordinator) generation_ = *generation;
+      const bool whole = items != nullptr && items->size() == 3;
+      const auto* const text = whole ? (*items)[2].get_if<std::string>() : nullptr;
+      const auto number = whole ? (*items)[0].count() : std::nullopt;
+      const auto complete = whole ? (*items)[1].count() : std::nullopt;
+      if (text == nullptr || !number || !complete) return Internal("rank {} sent no claims", rank);
+      generation = std::max(generation, *number);
+      any_complete = any_complete || *complete != 0;
       MILLRACE_ASSIGN_OR_RETURN(RankClaims parsed, parse_claims(*text));
       ranks.push_back(std::move(parsed));
     }
     MILLRACE_ASSIGN_OR_RETURN(plan_, make_save_plan(ranks, options_.coordinator));
+    if (!alone) begun_ = target_.begin(generation, any_complete);
+    return Ok();
+  }
+
+  Status make_claims(RankClaims& claims) {
+    MILLRACE_ASSIGN_OR_RETURN(flat_, flatten(state_));
+    MILLRACE_ASSIGN_OR_RETURN(claims, claims_of(flat_.state));
+    claims.arrays = flat_.arrays;
     return Ok();
   }
 
   // Second exchange: what this rank has written.
   Status write_data() {
     WriteParts writer(*calls_, folder_, options_);
-    StatusOr<WrittenParts> mine = writer.write(state_, plan_, gather_.rank(), generation_);
+    StatusOr<WrittenParts> mine =
+        begun_.ok() ? writer.write(flat_.state, plan_, gather_.rank(), target_.generation())
+                    : StatusOr<WrittenParts>(begun_);
     for (const std::string& name : writer.created()) target_.add_written(name);
     std::string text;
     Status status;
@@ -98,14 +110,69 @@ class Save {
     return Ok();
   }
 
-  Status commit() {
+  StatusOr<Manifest> make_manifest() const {
     MILLRACE_ASSIGN_OR_RETURN(Manifest manifest, join_parts(plan_, parts_));
     manifest.step = options_.step;
     manifest.world_size = gather_.world_size();
     manifest.block_bytes = options_.block_bytes;
     manifest.user = state_.user;
+    return manifest;
+  }
+
+  // Of the coordinator. \param to_all  gets the manifest if every rank has to write it
+  Status commit(std::string& to_all) {
+    MILLRACE_ASSIGN_OR_RETURN(const Manifest manifest, make_manifest());
+    if (gather_.world_size() > 1 && !target_.has_files_of(manifest)) {
+      to_all = manifest_text(manifest);
+      return Ok();
+    }
     for (const StoredFile& file : manifest.files) target_.add_written(file.name);
     return target_.commit(manifest);
+  }
+
+  // Third exchange: the coordinator finds all files in its folder and commits, or else tells all
+  // ranks the manifest.
+  Status publish() {
+    // From here on only the coordinator knows whether the manifest is there, so it alone removes
+    // files after an error.
+    if (!coordinates()) target_.hold_written();
+    std::string manifest;
+    Status status = coordinates() ? commit(manifest) : Ok();
+    std::string payload;
+    if (!manifest.empty()) {
+      JsonWriter out(0);
+      out.begin_array().value(manifest).end_array();
+      payload = out.take();
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<JsonValue> all,
+                              exchange(gather_, std::move(status), std::move(payload)));
+    const auto* const items = all[static_cast<size_t>(options_.coordinator)].get_if<JsonItems>();
+    if (items == nullptr) return Ok();
+    const auto* const text = items->empty() ? nullptr : items->front().get_if<std::string>();
+    if (text == nullptr) return Internal("rank {} sent no manifest", options_.coordinator);
+    spread_ = true;
+    target_.take_written();
+    return publish_on_every_disk(*text);
+  }
+
+  // No manifest gets its name before all are on their disks, beside the files of their ranks: one
+  // of them says that the checkpoint is complete.
+  Status publish_on_every_disk(const std::string& text) {
+    Manifest manifest;
+    Status status;
+    if (StatusOr<Manifest> parsed =
+            parse_manifest(text, folder_ + "/" + std::string(kManifestName));
+        parsed.ok()) {
+      manifest = *std::move(parsed);
+      status = target_.write_manifest(manifest, text, gather_.rank());
+    } else {
+      status = std::move(parsed).status();
+    }
+    MILLRACE_RETURN_IF_ERROR(exchange(gather_, std::move(status), {}).status());
+    // Another rank may have given it its name although this one hears of an error.
+    target_.hold_written();
+    MILLRACE_RETURN_IF_ERROR(exchange(gather_, target_.publish(), {}).status());
+    return options_.replace == Replace::kYes ? target_.remove_replaced(manifest) : Ok();
   }
 
   const LocalState& state_;
@@ -114,9 +181,11 @@ class Save {
   const CheckpointSaveOptions& options_;
   std::shared_ptr<FileCalls> calls_;
   CheckpointFolder target_;
-  int64_t generation_ = 0;
+  FlatState flat_;
   SavePlan plan_;
+  Status begun_;                     // of making the folder ready
   std::vector<WrittenParts> parts_;  // by rank; of the coordinator
+  bool spread_ = false;              // the folders are not one place
 };
 
 std::string without_slash(std::string folder) {
@@ -128,8 +197,15 @@ std::string without_slash(std::string folder) {
 
 Status save_state_dict(const LocalState& state, const std::string& folder, Gather& gather,
                        const CheckpointSaveOptions& options) {
+  return save_together(state, folder, gather, options).status();
+}
+
+StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
+                                    Gather& gather, const CheckpointSaveOptions& options) {
   if (folder.empty()) return InvalidArgument("the folder of the checkpoint has no name");
-  return Save(state, without_slash(folder), gather, options).run();
+  Save save(state, without_slash(folder), gather, options);
+  MILLRACE_RETURN_IF_ERROR(save.run());
+  return SaveOutcome{save.spread()};
 }
 
 Status save_state_dict(const LocalState& state, const std::string& folder,

@@ -33,13 +33,25 @@ struct CheckpointSaveOptions {
 /// Saves what the ranks of a job hold into a folder, each part once. A call on every rank; all
 /// fail or none. Memory: what the manifest takes; tensors are written from where they are.
 ///
-/// The folder must be the same place for all ranks.
+/// The folder may be one place for all ranks, or for each rank, or some of them, one on a disk of
+/// their own. Then every folder gets the files of its ranks and the manifest, and ranks that can
+/// reach all of them together load the checkpoint (io/checkpoint/spread_checkpoint.h). It is
+/// complete as soon as one folder has the manifest, which appears nowhere before it and all files
+/// are on all disks.
 /// Errors: kInvalidArgument with the var for a state that is not consistent (see plan.h); kUsage if
 /// there is a checkpoint and replace is kNo; kDistributed for ranks that do not come; kIo,
 /// kResource for the disk. After an error files of this save are removed as far as the disk allows.
 /// Source: seed 003, spec/checkpoint.md sections 2 and 6.
 Status save_state_dict(const LocalState& state, const std::string& folder, Gather& gather,
                        const CheckpointSaveOptions& options = {});
+
+/// What a save has found out.
+struct SaveOutcome {
+  bool spread = false;  ///< the ranks have no folder in common
+};
+/// save_state_dict() that tells.
+StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
+                                    Gather& gather, const CheckpointSaveOptions& options);
 
 /// A job of one rank.
 Status save_state_dict(const LocalState& state, const std::string& folder,

@@ -15,7 +15,9 @@ namespace millrace::io {
 /// A tensor that one rank hands to a checkpoint. The value stays where it is.
 struct LocalTensor {
   std::string name;
-  const Value* value = nullptr;  ///< a dense tensor or selected rows, initialized
+  /// A dense tensor, selected rows or a tensor array, initialized. An array is always whole; its
+  /// elements that were never written stay so.
+  const Value* value = nullptr;
   /// Absent: the value is whole, and equal on every rank that has the name; the coordinator writes
   /// it. Else the dims of the whole tensor, of which the value is the part at `offset`; ranks may
   /// have equal parts. Not for selected rows.
@@ -39,7 +41,7 @@ struct LocalState {
   /// Notes for people and tools; those of the coordinator are kept. 1 MiB at most.
   std::map<std::string, std::string> user;
 
-  /// A tensor or table that is whole here.
+  /// A tensor, table or array that is whole here.
   void add(std::string name, const Value& value);
   /// A part of a dense tensor.
   void add_part(std::string name, const Value& value, Dims global_dims, Dims offset);

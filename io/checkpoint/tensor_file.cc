@@ -1,11 +1,16 @@
 #include "io/checkpoint/tensor_file.h"
 
 #include <charconv>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include <fmt/ranges.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/json.h"
 #include "io/normalize_bools.h"
 #include "io/output_file.h"
@@ -16,6 +21,8 @@ namespace {
 constexpr const char* kLodKey = "lod:";
 constexpr const char* kRowsKey = "rows:";
 constexpr const char* kRowsEnding = ".rows";
+constexpr const char* kDtypeKey = "dtype:";
+constexpr const char* kArrayKey = "array:";
 
 Status of_var(Status status, const std::string& path, const std::string& name) {
   Location location = status.location();
@@ -50,20 +57,41 @@ StatusOr<Lod> parse_lod(const std::string& text, int64_t rows) {
   return lod;
 }
 
-// What the header holds, and whose bytes each entry is.
+// Whose bytes an entry is.
+struct Owner {
+  std::string value;
+  bool rows = false;     // the numbers of selected rows
+  int64_t element = -1;  // of an array
+};
+
+// What the header holds.
 struct Plan {
   std::vector<SafetensorsEntry> entries;
   std::map<std::string, std::string> metadata;
-  std::map<std::string, std::pair<std::string, bool>> owners;  // value and whether its rows
+  std::map<std::string, Owner> owners;  // by entry
+
+  void add(const TensorFileEntry& entry, Owner owner) {
+    SafetensorsEntry stored = stored_form({entry.name, entry.dtype, entry.dims, 0, 0});
+    if (stored.dtype != entry.dtype) metadata[kDtypeKey + entry.name] = dtype_name(entry.dtype);
+    if (!entry.lod.empty()) metadata[kLodKey + entry.name] = lod_text(entry.lod);
+    entries.push_back(std::move(stored));
+    owners[entry.name] = std::move(owner);
+  }
 };
 
 Plan plan_of(const std::vector<TensorFileEntry>& entries) {
   Plan plan;
   plan.metadata["format"] = "millrace";
   for (const TensorFileEntry& entry : entries) {
-    plan.entries.push_back({entry.name, entry.dtype, entry.dims, 0, 0});
-    plan.owners[entry.name] = {entry.name, false};
-    if (!entry.lod.empty()) plan.metadata[kLodKey + entry.name] = lod_text(entry.lod);
+    if (entry.kind == VarKind::kLodTensorArray) {
+      plan.metadata[kArrayKey + entry.name] = std::to_string(entry.elements.size());
+      for (size_t i = 0; i < entry.elements.size(); ++i) {
+        const TensorFileEntry& element = entry.elements[i];
+        if (!element.name.empty()) plan.add(element, {entry.name, false, static_cast<int64_t>(i)});
+      }
+      continue;
+    }
+    plan.add(entry, {entry.name});
     if (entry.kind != VarKind::kSelectedRows) continue;
     plan.metadata[kRowsKey + entry.name] = std::to_string(entry.height);
     const std::string rows = entry.name + kRowsEnding;
@@ -73,11 +101,15 @@ Plan plan_of(const std::vector<TensorFileEntry>& entries) {
   return plan;
 }
 
-Status write_entry(OutputFile& file, const SafetensorsEntry& entry, bool rows, const Value& value) {
+Status write_entry(OutputFile& file, const SafetensorsEntry& entry, const Owner& owner,
+                   const Value& value) {
   std::string_view bytes;
   const auto* const table = value.get_if<SelectedRows>();
-  const auto* const tensor = table == nullptr ? value.get_if<Tensor>() : &table->value;
-  if (table != nullptr && rows) {
+  const auto* tensor = table == nullptr ? value.get_if<Tensor>() : &table->value;
+  if (const auto* const array = value.get_if<TensorArray>();
+      array != nullptr && owner.element >= 0 && owner.element < static_cast<int64_t>(array->size()))
+    tensor = &(*array)[static_cast<size_t>(owner.element)];
+  if (table != nullptr && owner.rows) {
     bytes = {reinterpret_cast<const char*>(table->rows.data()), table->rows.size() * 8};
   } else if (tensor != nullptr) {
     bytes = {reinterpret_cast<const char*>(tensor->raw()), static_cast<size_t>(tensor->bytes())};
@@ -85,6 +117,13 @@ Status write_entry(OutputFile& file, const SafetensorsEntry& entry, bool rows, c
   if (bytes.size() != entry.end - entry.begin)
     return Internal("expected {} bytes, found {}", entry.end - entry.begin, bytes.size());
   return file.write({&bytes, 1});
+}
+
+std::optional<size_t> length_of(const std::string& text) {
+  size_t length = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+  const bool good = error == std::errc() && end == text.data() + text.size();
+  return good ? std::optional(length) : std::nullopt;
 }
 
 }  // namespace
@@ -95,20 +134,76 @@ StatusOr<TensorFile> TensorFile::open(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(opened.header_, read_safetensors_header(*opened.file_));
   for (size_t i = 0; i < opened.header_.entries.size(); ++i)
     opened.entries_[opened.header_.entries[i].name] = i;
-  for (const auto& [key, text] : opened.header_.metadata) {
+  MILLRACE_RETURN_IF_ERROR(opened.read_dtypes(path));
+  MILLRACE_RETURN_IF_ERROR(opened.check_rows(path));
+  MILLRACE_RETURN_IF_ERROR(opened.check_arrays(path));
+  return opened;
+}
+
+const SafetensorsEntry* TensorFile::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : &header_.entries[found->second];
+}
+
+// Gives elements that the layout has no type for their own again.
+Status TensorFile::read_dtypes(const std::string& path) {
+  for (const auto& [key, text] : header_.metadata) {
+    if (!key.starts_with(kDtypeKey)) continue;
+    const std::string name = key.substr(std::string_view(kDtypeKey).size());
+    const auto place = entries_.find(name);
+    const auto dtype = parse_dtype(text);
+    if (place == entries_.end() || !dtype) {
+      return of_var(InvalidData("element type {}: expected one of a tensor of the file",
+                                millrace::quoted(text)),
+                    path, name);
+    }
+    SafetensorsEntry& entry = header_.entries[place->second];
+    SafetensorsEntry own = entry;
+    own.dtype = *dtype;
+    if (!own.dims.empty()) own.dims.pop_back();
+    const SafetensorsEntry stored = stored_form(own);
+    if (stored.dtype != entry.dtype || stored.dims != entry.dims || own.dtype == entry.dtype) {
+      return of_var(InvalidData("element type {} does not fit {} of shape [{}]", dtype_name(*dtype),
+                                dtype_name(entry.dtype), fmt::join(entry.dims, ", ")),
+                    path, name);
+    }
+    entry = own;
+  }
+  return Ok();
+}
+
+Status TensorFile::check_rows(const std::string& path) const {
+  for (const auto& [key, text] : header_.metadata) {
     if (!key.starts_with(kRowsKey)) continue;
     const std::string name = key.substr(std::string_view(kRowsKey).size());
-    const auto values = opened.entries_.find(name);
-    const auto rows = opened.entries_.find(name + kRowsEnding);
-    const bool there = values != opened.entries_.end() && rows != opened.entries_.end();
-    if (!there) return of_var(InvalidData("selected rows without values or rows"), path, name);
-    const SafetensorsEntry& numbers = opened.header_.entries[rows->second];
-    const SafetensorsEntry& facts = opened.header_.entries[values->second];
-    if (numbers.dtype != DType::kInt64 || numbers.dims.size() != 1 || facts.dims.empty() ||
-        facts.dims[0] != numbers.dims[0])
+    const SafetensorsEntry* const values = find(name);
+    const SafetensorsEntry* const rows = find(name + kRowsEnding);
+    if (values == nullptr || rows == nullptr)
+      return of_var(InvalidData("selected rows without values or rows"), path, name);
+    if (rows->dtype != DType::kInt64 || rows->dims.size() != 1 || values->dims.empty() ||
+        values->dims[0] != rows->dims[0])
       return of_var(InvalidData("the row numbers do not fit the values"), path, name);
   }
-  return opened;
+  return Ok();
+}
+
+// Elements that are not there were never written; more than are there need not be remembered.
+Status TensorFile::check_arrays(const std::string& path) {
+  constexpr size_t kMostMissing = 65536;
+  for (const auto& [key, text] : header_.metadata) {
+    if (!key.starts_with(kArrayKey)) continue;
+    const std::string name = key.substr(std::string_view(kArrayKey).size());
+    const std::optional<size_t> length = length_of(text);
+    if (!length || *length > entries_.size() + kMostMissing || find(name) != nullptr) {
+      return of_var(
+          InvalidData("array of {} elements: expected a length that the {} tensors of the "
+                      "file make likely, and no tensor of that name",
+                      millrace::quoted(text), entries_.size()),
+          path, name);
+    }
+    arrays_[name] = *length;
+  }
+  return Ok();
 }
 
 std::vector<std::string> TensorFile::names() const {
@@ -118,6 +213,10 @@ std::vector<std::string> TensorFile::names() const {
     if (key.starts_with(kRowsKey))
       names.erase(key.substr(std::string_view(kRowsKey).size()) + kRowsEnding);
   }
+  for (const auto& [name, length] : arrays_) {
+    for (size_t i = 0; i < length; ++i) names.erase(array_element_name(name, i));
+  }
+  for (const auto& [name, length] : arrays_) names.insert(name);
   return {names.begin(), names.end()};
 }
 
@@ -133,35 +232,56 @@ StatusOr<Tensor> TensorFile::read(const SafetensorsEntry& entry) const {
   return tensor;
 }
 
-StatusOr<Value> TensorFile::load(const std::string& name) const {
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return of_var(NotFound("no such tensor"), file_->path(), name);
-  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read(header_.entries[found->second]));
-  Value value;
-  const auto height = header_.metadata.find(kRowsKey + name);
-  if (height != header_.metadata.end()) {
-    SelectedRows& table = value.as<SelectedRows>();
-    const std::string& text = height->second;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), table.height);
-    if (error != std::errc() || end != text.data() + text.size() || table.height < 0)
-      return of_var(InvalidData("the height of the rows is no number"), file_->path(), name);
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor rows,
-                              read(header_.entries[entries_.find(name + kRowsEnding)->second]));
-    const auto numbers = rows.values<int64_t>();
-    table.rows.assign(numbers.begin(), numbers.end());
-    for (const int64_t row : numbers) {
-      if (row < 0 || (table.height > 0 && row >= table.height))
-        return of_var(InvalidData("row {} of {}", row, table.height), file_->path(), name);
-    }
-    table.value = std::move(tensor);
-    return value;
+StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
+                                             const std::string& height) const {
+  SelectedRows table;
+  const auto [end, error] =
+      std::from_chars(height.data(), height.data() + height.size(), table.height);
+  if (error != std::errc() || end != height.data() + height.size() || table.height < 0) {
+    return of_var(InvalidData("height {} of the rows is no number", millrace::quoted(height)),
+                  file_->path(), name);
   }
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor rows, read(*find(name + kRowsEnding)));
+  const auto numbers = rows.values<int64_t>();
+  table.rows.assign(numbers.begin(), numbers.end());
+  for (const int64_t row : numbers) {
+    if (row < 0 || (table.height > 0 && row >= table.height)) {
+      return of_var(InvalidData("row {}: expected 0 to {}", row, table.height - 1), file_->path(),
+                    name);
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(table.value, read(*find(name)));
+  return table;
+}
+
+StatusOr<Tensor> TensorFile::load_tensor(const std::string& name) const {
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read(*find(name)));
   if (const auto lod = header_.metadata.find(kLodKey + name); lod != header_.metadata.end()) {
     StatusOr<Lod> parsed = parse_lod(lod->second, tensor.rank() == 0 ? 0 : tensor.dim(0));
     if (!parsed.ok()) return of_var(std::move(parsed).status(), file_->path(), name);
     tensor.set_lod(*std::move(parsed));
   }
-  value.as<Tensor>() = std::move(tensor);
+  return tensor;
+}
+
+StatusOr<Value> TensorFile::load(const std::string& name) const {
+  Value value;
+  if (const auto array = arrays_.find(name); array != arrays_.end()) {
+    TensorArray& elements = value.as<TensorArray>();
+    elements.resize(array->second);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      const std::string element = array_element_name(name, i);
+      if (find(element) == nullptr) continue;
+      MILLRACE_ASSIGN_OR_RETURN(elements[i], load_tensor(element));
+    }
+    return value;
+  }
+  if (find(name) == nullptr) return of_var(NotFound("no such tensor"), file_->path(), name);
+  if (const auto rows = header_.metadata.find(kRowsKey + name); rows != header_.metadata.end()) {
+    MILLRACE_ASSIGN_OR_RETURN(value.as<SelectedRows>(), load_rows(name, rows->second));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(value.as<Tensor>(), load_tensor(name));
+  }
   return value;
 }
 
@@ -169,23 +289,36 @@ StatusOr<TensorFileEntry> tensor_file_entry(const std::string& name, const Value
   TensorFileEntry entry;
   entry.name = name;
   entry.kind = value.kind();
-  const auto* const rows = value.get_if<SelectedRows>();
-  const auto* const tensor = rows == nullptr ? value.get_if<Tensor>() : &rows->value;
-  if (tensor == nullptr) {
-    Location location;
-    location.var = name;
-    return Unimplemented("safetensors files hold tensors and selected rows, found {}",
-                         describe(value))
-        .at(std::move(location));
+  const auto take = [](const Tensor& tensor, TensorFileEntry& to) {
+    to.dtype = tensor.dtype();
+    to.dims.assign(tensor.dims().begin(), tensor.dims().end());
+    to.lod = tensor.lod();
+  };
+  if (const auto* const tensor = value.get_if<Tensor>()) {
+    take(*tensor, entry);
+    return entry;
   }
-  entry.dtype = tensor->dtype();
-  entry.dims.assign(tensor->dims().begin(), tensor->dims().end());
-  if (rows != nullptr) {
+  if (const auto* const rows = value.get_if<SelectedRows>()) {
+    take(rows->value, entry);
+    entry.lod = {};
     entry.height = rows->height;
-  } else {
-    entry.lod = tensor->lod();
+    return entry;
   }
-  return entry;
+  if (const auto* const array = value.get_if<TensorArray>()) {
+    for (size_t i = 0; i < array->size(); ++i) {
+      TensorFileEntry& element = entry.elements.emplace_back();
+      if (!(*array)[i].initialized()) continue;
+      element.name = array_element_name(name, i);
+      take((*array)[i], element);
+    }
+    return entry;
+  }
+  Location location;
+  location.var = name;
+  return Unimplemented(
+             "safetensors files hold dense tensors, selected rows and tensor arrays, found {}",
+             describe(value))
+      .at(std::move(location));
 }
 
 Status write_tensor_file(const std::string& path, const std::vector<TensorFileEntry>& entries,
@@ -197,10 +330,16 @@ Status write_tensor_file(const std::string& path, const std::vector<TensorFileEn
   MILLRACE_ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path, replace));
   const std::string_view piece = *header;
   MILLRACE_RETURN_IF_ERROR(file.write({&piece, 1}));
+  Value value;
+  std::string held;  // whose value it is; elements of an array mostly follow each other
   for (const SafetensorsEntry& entry : plan.entries) {
-    const auto& [owner, rows] = plan.owners[entry.name];
-    MILLRACE_ASSIGN_OR_RETURN(const Value value, load(owner));
-    MILLRACE_RETURN_IF_ERROR(of_var(write_entry(file, entry, rows, value), path, owner));
+    const Owner& owner = plan.owners[entry.name];
+    if (held != owner.value) {
+      value.clear();
+      MILLRACE_ASSIGN_OR_RETURN(value, load(owner.value));
+      held = owner.value;
+    }
+    MILLRACE_RETURN_IF_ERROR(of_var(write_entry(file, entry, owner, value), path, entry.name));
   }
   return file.commit(true);
 }

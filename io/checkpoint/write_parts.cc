@@ -123,6 +123,14 @@ std::string data_file_name(int32_t rank, size_t part, int64_t generation) {
   return fmt::format("data-{}-{}-{}.safetensors", rank, part, generation);
 }
 
+std::string temporary_manifest_name(int32_t rank) {
+  return fmt::format("{}.{}", kTemporaryManifest, rank);
+}
+
+bool is_temporary_manifest(std::string_view name) {
+  return name.starts_with(kTemporaryManifest);
+}
+
 std::optional<int64_t> generation_of(std::string_view name) {
   constexpr std::string_view kBegin = "data-";
   constexpr std::string_view kEnd = ".safetensors";
@@ -176,6 +184,7 @@ StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan
 StatusOr<Manifest> join_parts(const SavePlan& plan, const std::vector<WrittenParts>& ranks) {
   Manifest manifest;
   manifest.tensors = plan.tensors;
+  manifest.arrays = plan.arrays;
   std::vector<std::pair<StoredFile, std::pair<size_t, int32_t>>> files;  // and rank, local index
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     for (size_t i = 0; i < ranks[rank].files.size(); ++i)

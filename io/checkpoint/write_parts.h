@@ -17,6 +17,10 @@ namespace millrace::io {
 
 /// Name of the manifest before it is complete.
 inline constexpr std::string_view kTemporaryManifest = "manifest.json.tmp";
+/// The same of one rank of several that write into folders of their own, which may be one.
+std::string temporary_manifest_name(int32_t rank);
+/// True for both kinds.
+bool is_temporary_manifest(std::string_view name);
 
 /// "data-<rank>-<part>.safetensors"; later generations in one folder, which replace earlier ones,
 /// have their number before the ending.

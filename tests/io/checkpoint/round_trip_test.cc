@@ -30,9 +30,9 @@ Value filled(DType dtype, const Dims& dims) {
 TEST(CheckpointRoundTrip, AllTypesAndRanks) {
   const TempFolder folder;
   std::vector<std::pair<std::string, Value>> values;
-  for (const DType dtype :
-       {DType::kBool, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kFloat32,
-        DType::kFloat64, DType::kUint8, DType::kInt8, DType::kBfloat16, DType::kComplex64})
+  for (const DType dtype : {DType::kBool, DType::kInt16, DType::kInt32, DType::kInt64,
+                            DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kUint8,
+                            DType::kInt8, DType::kBfloat16, DType::kComplex64, DType::kComplex128})
     values.emplace_back("t." + std::string(dtype_name(dtype)), filled(dtype, {3, 5}));
   Dims dims;
   for (int rank = 0; rank <= 6; ++rank) {
@@ -160,7 +160,8 @@ TEST(CheckpointRoundTrip, RefusesWhatCannotBeSaved) {
   state.add("v", nothing);
   EXPECT_THAT(refusal(state), HasSubstr("'v': the var has no value to save"));
   state.tensors[0].value = &strings;
-  EXPECT_THAT(refusal(state), HasSubstr("dense tensors and selected rows"));
+  EXPECT_THAT(refusal(state),
+              HasSubstr("dense tensors, selected rows and tensor arrays, found strings"));
   state.tensors[0] = {"v", &some, Dims{8}, Dims{5}, false};
   EXPECT_THAT(refusal(state), HasSubstr("expected a part of a tensor of shape [8]"));
   state.tensors[0] = {"v", &some, Dims{8}, Dims{4}, false};
@@ -173,10 +174,11 @@ TEST(CheckpointRoundTrip, RefusesWhatCannotBeSaved) {
   EXPECT_THAT(refusal(state), HasSubstr("no valid UTF-8"));
   EXPECT_EQ(outcome(system_file_calls()->open(folder / "c/manifest.json")).find("ok"),
             std::string::npos);
-  const Value wide = filled(DType::kComplex128, {1});
-  LocalState complex;
-  complex.add("z", wide);
-  EXPECT_THAT(refusal(complex), HasSubstr("safetensors files have no element type"));
+  const Value deep = filled(DType::kFloat32, Dims(17, 1));
+  LocalState axes;
+  axes.add("deep", deep);
+  EXPECT_THAT(refusal(axes),
+              HasSubstr("'deep#0_0_0_0_0_0_0_0_0_0_0_0_0_0_0_0_0': 17 dims, above 16"));
 }
 
 TEST(CheckpointRoundTrip, KeepsTheLastAndFallsBack) {
