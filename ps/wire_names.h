@@ -10,6 +10,11 @@ inline constexpr const char* kChangedRows = "changed";
 /// Request::text of a send: the values become those of the vars.
 inline constexpr const char* kSetValues = "set";
 
+/// Request::text of a pull whose accesses count, once however often it is repeated, and of one
+/// whose accesses do not count.
+inline constexpr const char* kCountedPull = "count";
+inline constexpr const char* kQuietPull = "infer";
+
 /// Request::number of a hello: the trainer has fetched what it needs for its step. Its text is the
 /// number of the trainer's send barriers that have been answered.
 inline constexpr int kHasFetched = 1;

@@ -35,7 +35,7 @@ bool has_sequence(Method method, const std::string& text) {
       return true;
     case Method::kGet:
     case Method::kPull:
-      return !text.empty();
+      return !text.empty() && text != kQuietPull;
     default:
       return false;
   }

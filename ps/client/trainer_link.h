@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
@@ -14,6 +15,7 @@
 namespace millrace::ps {
 
 class Communicator;
+class TrainerTables;
 
 /// What one trainer sends and fetches in a step, put together into one message a server where the
 /// program has barriers: gradients wait until the send barrier, which takes them along, and
@@ -32,6 +34,10 @@ class TrainerLink {
   /// What the communicator sends, or null: nothing. It must outlive the runs of the program.
   [[nodiscard]] Communicator* communicator() const { return communicator_; }
   void set_communicator(Communicator* communicator) { communicator_ = communicator; }
+
+  /// The typed tables of the job, or null: it has none.
+  [[nodiscard]] TrainerTables* tables() const { return tables_.get(); }
+  void set_tables(std::shared_ptr<TrainerTables> tables) { tables_ = std::move(tables); }
 
   /// A value on its way to a server.
   struct Parcel {
@@ -75,6 +81,7 @@ class TrainerLink {
 
   std::shared_ptr<Client> client_;
   Communicator* communicator_ = nullptr;
+  std::shared_ptr<TrainerTables> tables_;
   std::vector<Parcel> parcels_;
   std::vector<Want> wants_;
   Turn turn_ = Turn::kNone;

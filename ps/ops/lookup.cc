@@ -12,6 +12,7 @@
 #include "framework/op.h"
 #include "ps/client/row_routes.h"
 #include "ps/ops/trainer_ops.h"
+#include "ps/ops/typed_tables.h"
 
 // prefetch and distributed_lookup_table: rows of tables that live on servers. Source:
 // spec/ps_runtime.md section 6, spec/transpiler.md section 9.
@@ -185,14 +186,11 @@ Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor
 }
 
 StatusOr<Control> make_lookup(const Link& link, const KernelSetup& setup) {
+  if (setup.attr<Strings>("table_names").empty()) return make_typed_lookup(link, setup);
   auto table = std::make_shared<RemoteTable>();
   table->names = setup.attr<Strings>("table_names");
   table->endpoints = setup.attr<Strings>("endpoints");
   table->ends = setup.attr<std::vector<int64_t>>("height_sections");
-  if (table->names.empty()) {
-    return Status(StatusCode::kUnimplemented,
-                  fmt::format("look-ups in the typed table {}", setup.attr<int32_t>("table_id")));
-  }
   if (table->names.size() != table->endpoints.size() || table->names.size() != table->ends.size()) {
     return setup.error(
         "attributes 'table_names', 'endpoints' and 'height_sections' have {}, {} and {} entries",

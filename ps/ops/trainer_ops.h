@@ -28,8 +28,13 @@ void add_transfer_controls(executor::ControlRegistry& registry,
                            const std::shared_ptr<TrainerLink>& link);
 void add_lookup_controls(executor::ControlRegistry& registry,
                          const std::shared_ptr<TrainerLink>& link);
+void add_typed_table_controls(executor::ControlRegistry& registry,
+                              const std::shared_ptr<TrainerLink>& link);
 void add_saving_controls(executor::ControlRegistry& registry,
                          const std::shared_ptr<TrainerLink>& link, const std::string& files_root,
                          const std::shared_ptr<SavedParts>& saved);
+
+/// True if what an op sends goes along with the send barrier behind it.
+bool waits_for_send_barrier(const Op& op);
 
 }  // namespace millrace::ps

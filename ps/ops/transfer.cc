@@ -41,13 +41,6 @@ const Op* barrier_behind(const Op& op, llvm::StringRef type) {
   return nullptr;
 }
 
-bool waits_for_send_barrier(const Op& op, const KernelSetup& /*setup*/) {
-  const Op* const barrier = barrier_behind(op, "send_barrier");
-  if (barrier == nullptr) return false;
-  const AttrValue* const half = barrier->find_attr("half_async");
-  return half == nullptr || half->kind() != AttrKind::kBool || !half->boolean();
-}
-
 struct Send {
   std::vector<std::string> vars;  // X
   std::vector<ArgIndex> args;
@@ -154,7 +147,7 @@ StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
   if (send->remote_names.empty()) send->remote_names = send->vars;
   send->sections = setup.attr<std::vector<int64_t>>("sections");
   send->counts = !setup.attr<bool>("use_send_handler");
-  send->deferred = !send->counts && waits_for_send_barrier(setup.op(), setup);
+  send->deferred = !send->counts && waits_for_send_barrier(setup.op());
   MILLRACE_RETURN_IF_ERROR(check_counts(setup, *send));
   return Control([link, send](ControlContext& ctx) { return run_send(*link, *send, ctx); });
 }
@@ -262,6 +255,13 @@ StatusOr<Control> make_send_and_recv(const Link& link, const KernelSetup& setup)
 }
 
 }  // namespace
+
+bool waits_for_send_barrier(const Op& op) {
+  const Op* const barrier = barrier_behind(op, "send_barrier");
+  if (barrier == nullptr) return false;
+  const AttrValue* const half = barrier->find_attr("half_async");
+  return half == nullptr || half->kind() != AttrKind::kBool || !half->boolean();
+}
 
 void add_transfer_controls(ControlRegistry& registry, const Link& link) {
   const auto add = [&](llvm::StringRef type, auto make) {

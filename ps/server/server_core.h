@@ -27,6 +27,8 @@
 
 namespace millrace::ps {
 
+class TableHandler;
+
 /// How a server behaves.
 struct ServerOptions {
   std::string job;     ///< calls of other jobs are refused
@@ -50,7 +52,7 @@ struct ServerOptions {
   bool snapshot_durable = false;
   /// Answers pulls and pushes of typed tables, and table barriers with a phase (TableHandler);
   /// outlives the server. Null: it has no such tables.
-  Handler* tables = nullptr;
+  TableHandler* tables = nullptr;
   std::function<void(const std::string&)> log;  ///< lines for people; may be empty
 };
 

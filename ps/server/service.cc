@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/table/table_handler.h"
 #include "ps/wire_names.h"
 
 // Who calls, whether it was carried out before, and the loop that applies steps. What the methods
@@ -208,8 +209,12 @@ Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& r
     case Method::kPull:
     case Method::kPush:
       if (core_->options.tables != nullptr) {
-        if (repeat && request.method == Method::kPush) return Ok();
-        return core_->options.tables->handle(request, deadline, reply);
+        if (!repeat) return core_->options.tables->handle(request, deadline, reply);
+        if (request.method == Method::kPush) return Ok();
+        // its accesses have been counted
+        Request again = request;
+        if (again.text == kCountedPull) again.text = kQuietPull;
+        return core_->options.tables->handle(again, deadline, reply);
       }
       return Unimplemented("this server ({}) has no typed tables: table {} is unknown",
                            core_->plan.endpoint, request.number);

@@ -7,6 +7,8 @@
 #include "framework/base/errors.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
+#include "ps/table/table_handler.h"
+#include "ps/table/typed_table.h"
 
 namespace millrace::ps {
 namespace {
@@ -87,10 +89,45 @@ Status Snapshots::load(const io::Checkpoint& checkpoint, int64_t& applied) {
     targets.push_back({var.getKey().str(), var.getValue().value, std::nullopt, {}, {}, {}});
   }
   MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets, {.allow_missing = true}));
+  MILLRACE_RETURN_IF_ERROR(load_tables(checkpoint));
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kCallsRecord));
   StatusOr<CallsRecord> calls = parse_calls(text);
   if (!calls.ok()) return std::move(calls).status().in_file(checkpoint.folder());
   return take_calls(*std::move(calls), applied);
+}
+
+// Typed tables, as "@TABLE@<id>@<part of its state>".
+StatusOr<TableState> Snapshots::table_states() const {
+  TableState all;
+  if (core_.options.tables == nullptr) return all;
+  for (const auto& [id, table] : core_.options.tables->sparse()) {
+    StatusOr<TableState> state = table->state();
+    if (!state.ok())
+      return std::move(state).status().with_note(fmt::format("in typed table {}", id));
+    for (auto& [name, value] : *state) all[table_item(id, name)] = std::move(value);
+  }
+  return all;
+}
+
+Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
+  if (core_.options.tables == nullptr) return Ok();
+  for (const auto& [id, table] : core_.options.tables->sparse()) {
+    const std::string prefix = table_item(id, "");
+    TableState state;
+    for (const io::StoredTensor& stored : checkpoint.manifest().tensors) {
+      if (!stored.name.starts_with(prefix)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(state[stored.name.substr(prefix.size())],
+                                checkpoint.load(stored.name));
+    }
+    // values that were cut anew have no typed tables
+    if (state.empty()) continue;
+    if (Status status = table->set_state(state); !status.ok())
+      return std::move(status)
+          .with_note(fmt::format("in typed table {}", id))
+          .in_file(checkpoint.folder());
+  }
+  core_.options.tables->forget_calls();
+  return Ok();
 }
 
 StatusOr<io::Checkpoint> Snapshots::find(int64_t applied) {
@@ -135,6 +172,8 @@ Status Snapshots::take(int64_t applied, bool wait) {
     // gradients of the last step carry nothing into the next one, but are part of the program
     state.add(var.getKey().str(), *each.value);
   }
+  MILLRACE_ASSIGN_OR_RETURN(const auto tables, table_states());
+  for (const auto& [name, value] : tables) state.add(name, value);
   const std::string text = calls_text(calls(applied));
   state.add_record(kCallsRecord, text);
   state.user["endpoint"] = core_.plan.endpoint;

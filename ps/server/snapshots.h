@@ -8,6 +8,7 @@
 #include "io/checkpoint/checkpoint.h"
 #include "ps/server/calls_record.h"
 #include "ps/server/server_core.h"
+#include "ps/table/sparse_table.h"
 
 namespace millrace::ps {
 
@@ -48,6 +49,8 @@ class Snapshots {
 
  private:
   Status load(const io::Checkpoint& checkpoint, int64_t& applied);
+  [[nodiscard]] StatusOr<TableState> table_states() const;
+  Status load_tables(const io::Checkpoint& checkpoint);
   [[nodiscard]] CallsRecord calls(int64_t applied) const;
   Status take_calls(CallsRecord record, int64_t& applied);
 

@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "ps/table/table_handler.h"
 #include "ps/values.h"
 
 namespace millrace::ps {
@@ -113,6 +114,10 @@ Status SyncSteps::send(int trainer, llvm::ArrayRef<RequestItem> items) {
           .with_hint("the startup program of the trainer, which fetches parameters, has to run");
   }
   for (const RequestItem& item : items) {
+    if (core_.options.tables != nullptr && TableSteps::is_item(item.name)) {
+      MILLRACE_RETURN_IF_ERROR(core_.options.tables->steps().keep(trainer, item));
+      continue;
+    }
     MILLRACE_ASSIGN_OR_RETURN(const Slot slot, find_slot(trainer, item.name));
     MILLRACE_RETURN_IF_ERROR(ServerCore::store(item, *slot.var));
     if (slot.merged == nullptr) continue;
@@ -170,12 +175,15 @@ Status SyncSteps::fetched(int trainer) {
 void SyncSteps::drop_partial(int trainer) {
   if (has_arrived(trainer)) return;
   for (const auto& merged : merged_) merged->arrived[static_cast<size_t>(trainer)] = 0;
+  if (core_.options.tables != nullptr) core_.options.tables->steps().drop(trainer);
 }
 
 void SyncSteps::restore(int64_t applied) {
   applied_ = applied;
   for (const auto& merged : merged_)
     std::fill(merged->arrived.begin(), merged->arrived.end(), char{0});
+  if (core_.options.tables == nullptr) return;
+  for (int t = 0; t < core_.trainers.count(); ++t) core_.options.tables->steps().drop(t);
 }
 
 void SyncSteps::place(int trainer, int64_t step) {
@@ -220,6 +228,7 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
     arrivals.push_back(has_arrived(t) && !joins ? 1 : 0);
   }
   applying_ = true;
+  const int64_t applied = applied_;
   lock.unlock();
   // nobody sends now: who is expected has arrived, and waits or fetches
   Status status;
@@ -227,6 +236,8 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
     status = core_.run_group(group, [&](ServerBlock& block) { return run_block(block, arrivals); });
     if (!status.ok()) break;
   }
+  if (status.ok() && core_.options.tables != nullptr)
+    status = core_.options.tables->steps().apply(arrivals, applied + 1);
   lock.lock();
   applying_ = false;
   if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied_));

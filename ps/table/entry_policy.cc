@@ -44,4 +44,17 @@ StatusOr<EntryPolicy> parse_entry(std::string_view text) {
       "entry '{}' is none of none, count_filter_entry, probability_entry, show_click_entry", text);
 }
 
+std::string entry_text(const EntryPolicy& policy) {
+  switch (policy.kind) {
+    case EntryPolicy::Kind::kCountFilter:
+      return fmt::format("count_filter_entry:{}", policy.count);
+    case EntryPolicy::Kind::kProbability:
+      return fmt::format("probability_entry:{}", policy.probability);
+    case EntryPolicy::Kind::kShowClick:
+      return fmt::format("show_click_entry:{}:{}", policy.show_var, policy.click_var);
+    default:
+      return "none";
+  }
+}
+
 }  // namespace millrace::ps

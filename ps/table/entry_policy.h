@@ -29,5 +29,7 @@ struct EntryPolicy {
 /// "none" or "", "count_filter_entry:n", "probability_entry:p", "show_click_entry:show:click"; also
 /// the older "count_filter&n" and "probability&p". Errors: kInvalidArgument with the text.
 StatusOr<EntryPolicy> parse_entry(std::string_view text);
+/// The text that parse_entry() reads.
+std::string entry_text(const EntryPolicy& policy);
 
 }  // namespace millrace::ps

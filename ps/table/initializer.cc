@@ -71,4 +71,13 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
   return InvalidArgument("initializer '{}' has bad arguments", text);
 }
 
+std::string initializer_text(const Initializer& made) {
+  using Kind = Initializer::Kind;
+  if (made.kind == Kind::kConstant) return fmt::format("fill_constant&{}", made.a);
+  const char* const name = made.kind == Kind::kUniform    ? "uniform_random"
+                           : made.kind == Kind::kGaussian ? "gaussian_random"
+                                                          : "truncated_gaussian_random";
+  return fmt::format("{}&{}&{}&{}", name, made.seed, made.a, made.b);
+}
+
 }  // namespace millrace::ps

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "framework/base/status.h"
@@ -26,5 +27,7 @@ struct Initializer {
 /// other lists is not for this. Errors: kInvalidArgument with the text.
 /// Source: spec/ps_runtime.md section 7.
 StatusOr<Initializer> parse_initializer(std::string_view text);
+/// The text that parse_initializer() reads.
+std::string initializer_text(const Initializer& initializer);
 
 }  // namespace millrace::ps

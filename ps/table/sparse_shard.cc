@@ -174,6 +174,14 @@ Status SparseShard::count_access(uint64_t key, uint64_t hash, int32_t accesses, 
           KeyedRandom(context_.seed + 2 + draws_++, key).uniform() < context_.entry.probability;
     return Ok();
   }
+  MILLRACE_ASSIGN_OR_RETURN(float* const count, waiting_count(key, hash));
+  *count += static_cast<float>(accesses);
+  admitted = *count >= static_cast<float>(context_.entry.count);
+  return Ok();
+}
+
+// The accesses of a key that waits; 0 at first.
+StatusOr<float*> SparseShard::waiting_count(uint64_t key, uint64_t hash) {
   if (waiting_index_.memory_bytes() == 0 || !waiting_index_.has_room(1)) {
     MILLRACE_RETURN_IF_ERROR(waiting_index_.reset(waiting_.size() + 1));
     for (size_t row = 0; row < waiting_.size(); ++row) {
@@ -194,10 +202,50 @@ Status SparseShard::count_access(uint64_t key, uint64_t hash, int32_t accesses, 
     waiting_index_.insert(probe, row);
     *waiting_.floats(row) = 0;
   }
-  float& count = *waiting_.floats(row);
-  count += static_cast<float>(accesses);
-  admitted = count >= static_cast<float>(context_.entry.count);
+  return waiting_.floats(row);
+}
+
+void SparseShard::visit_waiting(const std::function<void(uint64_t, float)>& visitor) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::pair<uint64_t, float>> order;
+  for (size_t row = 0; row < waiting_.size(); ++row)
+    order.emplace_back(waiting_.key(row), *waiting_.floats(row));
+  std::sort(order.begin(), order.end());
+  for (const auto& [key, count] : order) visitor(key, count);
+}
+
+Status SparseShard::restore_waiting(uint64_t key, uint64_t hash, float count) {
+  const std::lock_guard lock(mutex_);
+  MILLRACE_ASSIGN_OR_RETURN(float* const place, waiting_count(key, hash));
+  *place = count;
   return Ok();
+}
+
+uint64_t SparseShard::draws() const {
+  const std::lock_guard lock(mutex_);
+  return draws_;
+}
+
+void SparseShard::set_draws(uint64_t draws) {
+  const std::lock_guard lock(mutex_);
+  draws_ = draws;
+}
+
+Status SparseShard::clear() {
+  const std::lock_guard lock(mutex_);
+  MILLRACE_RETURN_IF_ERROR(drop_rows([](size_t) { return true; }));
+  waiting_.truncate(0);
+  MILLRACE_RETURN_IF_ERROR(waiting_index_.reset(0));
+  draws_ = 0;
+  hand_ = 0;
+  if (cold_ == nullptr) return Ok();
+  std::vector<uint64_t> keys;
+  MILLRACE_RETURN_IF_ERROR(cold_->visit([&](uint64_t key, std::span<const float>) {
+    keys.push_back(key);
+    return Ok();
+  }));
+  for (const uint64_t key : keys) MILLRACE_RETURN_IF_ERROR(cold_->erase(key));
+  return cold_->flush();
 }
 
 Status SparseShard::visit(const std::function<Status(uint64_t, float*)>& visitor) {

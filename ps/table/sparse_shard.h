@@ -59,6 +59,16 @@ class SparseShard {
   /// Ends a day: drops rows that the accessor gives up. \returns how many
   StatusOr<int64_t> shrink();
 
+  /// Keys that wait for their admission by count, with their accesses, in order of keys.
+  void visit_waiting(const std::function<void(uint64_t key, float count)>& visitor) const;
+  /// Lets a key wait with so many accesses. \param hash  of the key
+  Status restore_waiting(uint64_t key, uint64_t hash, float count);
+  /// Admissions by probability that were drawn.
+  [[nodiscard]] uint64_t draws() const;
+  void set_draws(uint64_t draws);
+  /// Drops all rows, those of the cold store included, and all keys that wait.
+  Status clear();
+
   /// Copies the key and what a pull gives of some rows by position.
   void read(std::span<const uint32_t> rows, int64_t* keys, float* pulled) const;
 
@@ -75,6 +85,7 @@ class SparseShard {
   size_t find(uint64_t key, RowIndex::Probe& probe) const;
   size_t create(uint64_t key, const RowIndex::Probe& probe);
   Status count_access(uint64_t key, uint64_t hash, int32_t accesses, bool& admitted);
+  StatusOr<float*> waiting_count(uint64_t key, uint64_t hash);
   Status warm(const ShardBatch& batch);
   Status evict();
   Status drop_rows(const std::function<bool(size_t)>& drops);

@@ -6,6 +6,7 @@
 
 #include "framework/base/errors.h"
 #include "ps/table/keyed_random.h"
+#include "ps/wire_names.h"
 
 namespace millrace::ps {
 
@@ -159,10 +160,11 @@ Status SparseTable::pull(const TableCall& call, Value& reply) {
   auto& rows = reply.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(rows.resize(
       DType::kFloat32, {static_cast<int64_t>(keys.size()), int64_t{accessor_->pull_floats()}}));
-  return pull(keys, rows.data<float>(), counts, call.what != "infer");
+  return pull(keys, rows.data<float>(), counts, call.what != kQuietPull);
 }
 
 Status SparseTable::push(const TableCall& call) {
+  if (call.what == "shrink") return shrink().status();
   MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
   const bool sets = call.what == "set";
   const int width = sets ? accessor_->pull_floats() : accessor_->push_floats();

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,6 +17,9 @@
 #include "ps/table/table.h"
 
 namespace millrace::ps {
+
+/// What a snapshot has of a table: tensors by name.
+using TableState = std::map<std::string, Value>;
 
 /// What a sparse table is.
 struct SparseTableOptions {
@@ -61,6 +65,13 @@ class SparseTable : public Table {
   Status visit(const std::function<Status(uint64_t key, float* row)>& visitor);
   /// A whole row, as a file has it (its used floats). Errors: kInvalidArgument for its length.
   Status restore(uint64_t key, std::span<const float> row);
+  /// All rows, and what the entry policy knows of keys that wait; part by part, so the caller keeps
+  /// pushes away. A table with a folder takes as much memory for it as all of its rows.
+  StatusOr<TableState> state();
+  /// Takes that up in place of what is here. Errors: kInvalidData naming what does not fit.
+  Status set_state(const TableState& state);
+  /// Drops all rows.
+  Status clear();
   /// Ends a day (Accessor::shrink()). \returns rows dropped
   StatusOr<int64_t> shrink();
 
@@ -69,7 +80,7 @@ class SparseTable : public Table {
   }
   /// Arguments: ids [, counts of accesses as i64]; "infer": accesses do not count.
   Status pull(const TableCall& call, Value& reply) override;
-  /// Arguments: ids, values.
+  /// Arguments: ids, values; none with "shrink", which ends a day.
   Status push(const TableCall& call) override;
   [[nodiscard]] int64_t size() const override;  ///< rows in memory
   [[nodiscard]] int64_t memory_bytes() const override;

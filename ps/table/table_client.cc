@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
@@ -89,12 +90,13 @@ Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64
                                 std::span<float> rows, bool training) {
   MILLRACE_RETURN_IF_ERROR(check_size("rows", rows.size(), ids.size(), table.pull_width));
   MILLRACE_ASSIGN_OR_RETURN(const auto plan, plan_of(table, ids));
+  const char* const what = !training ? kQuietPull : table.counts_accesses ? kCountedPull : "";
   std::vector<TableRequest> requests;
   std::vector<const float*> answers(plan->parts.size());
   for (size_t server = 0; server < plan->parts.size(); ++server) {
     const KeyPlan::Part& part = plan->parts[server];
     if (part.size == 0) continue;
-    TableRequest request{server, Method::kPull, table.table_id, training ? "" : "infer", {}, {}};
+    TableRequest request{server, Method::kPull, table.table_id, what, {}, {}};
     request.items.push_back({"keys", &part.keys, nullptr});
     if (plan->has_repeats && training) request.items.push_back({"counts", &part.counts, nullptr});
     requests.push_back(std::move(request));
@@ -132,18 +134,34 @@ Status TableClient::set_sparse(const SparseLayout& table, std::span<const int64_
 Status TableClient::send_rows(const SparseLayout& table, std::span<const int64_t> ids,
                               std::span<const float> values, int width, int labels,
                               const char* text) {
-  MILLRACE_RETURN_IF_ERROR(check_size("values", values.size(), ids.size(), width));
-  MILLRACE_ASSIGN_OR_RETURN(const auto plan, plan_of(table, ids));
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<Value> merged,
-                            merge_by_server(*plan, values, width, labels));
+  MILLRACE_ASSIGN_OR_RETURN(const CutRows cut, cut_rows(table, ids, values, width, labels));
   std::vector<TableRequest> requests;
-  for (size_t server = 0; server < plan->parts.size(); ++server) {
-    if (plan->parts[server].size == 0) continue;
+  for (size_t server = 0; server < cut.rows.size(); ++server) {
+    const KeyPlan::Part& part = cut.plan->parts[server];
+    if (part.size == 0) continue;
     TableRequest request{server, Method::kPush, table.table_id, text, {}, {}};
-    request.items.push_back({"keys", &plan->parts[server].keys, nullptr});
-    request.items.push_back({"values", &merged[server], nullptr});
+    request.items.push_back({"keys", &part.keys, nullptr});
+    request.items.push_back({"values", &cut.rows[server], nullptr});
     requests.push_back(std::move(request));
   }
+  return caller_->call_all(requests);
+}
+
+StatusOr<TableClient::CutRows> TableClient::cut_rows(const SparseLayout& table,
+                                                     std::span<const int64_t> ids,
+                                                     std::span<const float> values, int width,
+                                                     int labels) {
+  MILLRACE_RETURN_IF_ERROR(check_size("values", values.size(), ids.size(), width));
+  CutRows cut;
+  MILLRACE_ASSIGN_OR_RETURN(cut.plan, plan_of(table, ids));
+  MILLRACE_ASSIGN_OR_RETURN(cut.rows, merge_by_server(*cut.plan, values, width, labels));
+  return cut;
+}
+
+Status TableClient::shrink(int table_id) {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server)
+    requests.push_back({server, Method::kPush, table_id, "shrink", {}, {}});
   return caller_->call_all(requests);
 }
 

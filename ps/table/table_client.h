@@ -50,6 +50,9 @@ struct SparseLayout {
   int push_width = 0;   ///< floats a push takes
   int push_labels = 0;  ///< leading floats of a push that are not added up
   std::optional<int64_t> padding;
+  /// The entry policy counts accesses, so a pull for training must count once however often it is
+  /// repeated.
+  bool counts_accesses = false;
 };
 
 /// A trainer's view of typed tables: ids are sent once however often they occur, to the servers
@@ -73,6 +76,16 @@ class TableClient {
   /// Weights of the ids, each of which occurs once, as pulls have them.
   Status set_sparse(const SparseLayout& table, std::span<const int64_t> ids,
                     std::span<const float> rows);
+  /// Values by server, those of equal ids added up but for the labels.
+  struct CutRows {
+    std::shared_ptr<const KeyPlan> plan;
+    std::vector<Value> rows;  ///< f32 [keys of the server, width]
+  };
+  /// Takes values of the ids apart without sending them. \param width  floats of an id's values
+  StatusOr<CutRows> cut_rows(const SparseLayout& table, std::span<const int64_t> ids,
+                             std::span<const float> values, int width, int labels);
+  /// Ends a day of the table on every server.
+  Status shrink(int table_id);
   /// Geo: what changed since this trainer last asked; ids rise.
   Status pull_changed(const SparseLayout& table, SelectedRows& changed);
 

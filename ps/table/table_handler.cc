@@ -17,7 +17,7 @@ std::vector<const Value*> args_of(const Request& request) {
 }  // namespace
 
 TableHandler::TableHandler(int trainers)
-    : barriers_(trainers, [this](std::string_view kind) -> Status {
+    : steps_(trainers), barriers_(trainers, [this](std::string_view kind) -> Status {
         if (kind != "send") return Ok();
         for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->pour());
         return Ok();
@@ -27,6 +27,27 @@ Status TableHandler::add(int id, std::unique_ptr<Table> table) {
   if (!tables_.emplace(id, std::move(table)).second)
     return InvalidArgument("there are two tables {}", id);
   return Ok();
+}
+
+Status TableHandler::add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every) {
+  SparseTable& added = *table;
+  MILLRACE_RETURN_IF_ERROR(add(added.options().table_id, std::move(table)));
+  steps_.add(added, shrink_every);
+  return Ok();
+}
+
+std::map<int, SparseTable*> TableHandler::sparse() const {
+  std::map<int, SparseTable*> found;
+  for (const auto& [id, table] : tables_) {
+    if (auto* const sparse = dynamic_cast<SparseTable*>(table.get()))
+      found[static_cast<int>(id)] = sparse;
+  }
+  return found;
+}
+
+void TableHandler::forget_calls() {
+  const std::lock_guard lock(mutex_);
+  applied_.clear();
 }
 
 Table* TableHandler::find(int id) const {

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "ps/table/barrier_table.h"
+#include "ps/table/sparse_table.h"
 #include "ps/table/table.h"
+#include "ps/table/table_steps.h"
 #include "ps/transport/transport.h"
 
 namespace millrace::ps {
@@ -28,6 +30,15 @@ class TableHandler final : public Handler {
 
   /// Errors: kInvalidArgument if the id has a table.
   Status add(int id, std::unique_ptr<Table> table);
+  /// A sparse table that synchronous steps of a program push to, too.
+  /// \param shrink_every  steps that make a day; 0: none
+  Status add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every);
+  /// What trainers send to those tables in a step.
+  [[nodiscard]] TableSteps& steps() { return steps_; }
+  /// The sparse tables that have a state, by id.
+  [[nodiscard]] std::map<int, SparseTable*> sparse() const;
+  /// Forgets which pushes were carried out: whoever passes calls on knows.
+  void forget_calls();
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
   /// True for the methods that it answers.
@@ -51,6 +62,7 @@ class TableHandler final : public Handler {
   Value take_spare();
 
   std::map<int64_t, std::unique_ptr<Table>> tables_;
+  TableSteps steps_;
   BarrierTable barriers_;
   std::mutex mutex_;
   std::condition_variable finished_;

@@ -96,6 +96,7 @@ class Job:
             self.cfg = json.load(f)
         self.tmp = tempfile.TemporaryDirectory(prefix="millrace_faults")
         self.dir, self.processes, self.proxies = self.tmp.name, [], []
+        self.more_config, self.params = {}, os.path.join(case, "init.npz")
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PADDLE_", "FLAGS_"))}
         self.env.update({"CPU_NUM": "1", "OMP_NUM_THREADS": "1"}, **self.cfg.get("env", {}))
         self.ports = free_ports(self.cfg["servers"])
@@ -131,6 +132,7 @@ class Job:
             config["config_sync_mode"] = config.pop("sync_mode")
         config.update(self.cfg["call"], pservers=",".join(endpoints), transpiler=self.cfg["transpiler"],
                       random_seed=self.cfg["random_seed"], parameter_order=self.cfg["parameter_order"])
+        config.update(self.more_config)
         with open(f"{self.dir}/config.json", "w", encoding="utf-8") as f:
             json.dump(config, f)
         self.run("transpile-program", ["--program", f"{self.case}/main.pb", "--startup", f"{self.case}/startup.pb", "--config",
@@ -150,7 +152,7 @@ class Job:
 
     def reference(self):
         """State after the same steps in one process, without faults."""
-        self.run("run-program", ["--cluster", "inproc", "--transpiled", f"{self.dir}/out", "--params", f"{self.case}/init.npz", "--feed-steps",
+        self.run("run-program", ["--cluster", "inproc", "--transpiled", f"{self.dir}/out", "--params", self.params, "--feed-steps",
                                  f"{self.dir}/feeds.npz", "--steps", str(self.steps), "--fetch", self.cfg["loss"], "--output",
                                  f"{self.dir}/reference_out.npz", "--save-persistables", f"{self.dir}/reference.npz"])
         return self.load("reference.npz")
@@ -163,7 +165,7 @@ class Job:
         folder = f"{self.dir}/out/pserver_{i}"
         self.servers[i] = self.start(f"server {i}", "pserver", [
             "--program", f"{folder}/__model__", "--startup", f"{folder}/__startup__", "--slices", f"{self.dir}/out/slices.json", "--params",
-            f"{self.case}/init.npz", *merged(["--endpoint", f"127.0.0.1:{self.ports[i]}"], self.server_flags, flags)])
+            self.params, *merged(["--endpoint", f"127.0.0.1:{self.ports[i]}"], self.server_flags, flags)])
         until = time.monotonic() + 30
         while wait and not any(line.startswith("ready ") for line in self.servers[i].lines):
             if self.servers[i].p.poll() is not None or time.monotonic() > until:
@@ -174,7 +176,7 @@ class Job:
     def start_trainer(self, t, flags=()):
         folder = f"{self.dir}/out/trainer_{t}"
         args = ["--role", "trainer", "--trainer-id", str(t), "--program", f"{folder}/__model__", "--startup", f"{folder}/__startup__", "--params",
-                f"{self.case}/init.npz", "--feed-steps", f"{self.dir}/feeds_{t}.npz", "--steps", str(self.steps), "--fetch", self.cfg["loss"],
+                self.params, "--feed-steps", f"{self.dir}/feeds_{t}.npz", "--steps", str(self.steps), "--fetch", self.cfg["loss"],
                 "--output", f"{self.dir}/out_{t}.npz", *merged(self.trainer_flags, flags)]
         if t == 0:
             args += ["--save-persistables", f"{self.dir}/after.npz"]

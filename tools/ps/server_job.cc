@@ -1,14 +1,19 @@
 #include "tools/ps/server_job.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
+#include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "framework/op_attrs.h"
 #include "io/npz.h"
 #include "ops/verify.h"
 #include "ps/saving/distributed_load.h"
 #include "ps/server/load_slices.h"
+#include "ps/table/routing.h"
 #include "tools/common/program_options.h"
+#include "tools/ps/typed_tables.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -51,12 +56,14 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   std::unique_ptr<ServerJob> job(new ServerJob());
   job->name_ = files.program;
   const auto runtime = executor::make_runtime(files_root);
+  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
+  ps::ServerOptions options = server_options(tool, flags, threads, files_root);
+  MILLRACE_RETURN_IF_ERROR(job->make_tables(files, options));
   job->role_ = std::make_shared<ps::ServerRole>(
-      std::move(transport), server_options(tool, flags, threads, files_root),
+      std::move(transport), std::move(options),
       // with a directory, the transport knows where to listen, and needs the name in the program
       flags.etcd.empty() ? flags.endpoint : std::string());
   ps::add_server_controls(runtime->controls, job->role_);
-  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
     return std::move(status).in_file(files.program);
   // block 0 only serves, so there is nothing to rewrite
@@ -68,6 +75,61 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
   job->prepared_ = *std::move(prepared);
   return job;
+}
+
+// What typed tables the job's tables.json gives this server.
+Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(typed_, read_typed_tables(files.slices));
+  if (typed_.empty()) return Ok();
+  const Op* serve = nullptr;
+  for (const Op& op : program_->root().ops()) {
+    if (op.type() == "listen_and_serv") serve = &op;
+  }
+  if (serve == nullptr)
+    return Unimplemented("typed tables on a server without listen_and_serv").in_file(files.program);
+  const std::string own = get_attr_or<std::string>(*serve, "endpoint", "");
+  const std::vector<std::string>& servers = typed_.front().endpoints;
+  server_ = static_cast<size_t>(std::find(servers.begin(), servers.end(), own) - servers.begin());
+  if (server_ == servers.size())
+    return InvalidData("tables.json does not name the server '{}'", own).in_file(files.program);
+  tables_ = std::make_unique<ps::TableHandler>(get_attr_or<int32_t>(*serve, "Fanin", 1));
+  for (const ps::TypedTable& typed : typed_) {
+    ps::SparseTableOptions settings = typed.options;
+    if (!settings.disk_path.empty()) settings.disk_path += fmt::format("/server-{}", server_);
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
+                              ps::SparseTable::create(std::move(settings)));
+    MILLRACE_RETURN_IF_ERROR(table->clear());  // rows of an earlier job; snapshots have ours
+    MILLRACE_RETURN_IF_ERROR(tables_->add_sparse(std::move(table), typed.shrink_every));
+  }
+  options.tables = tables_.get();
+  return Ok();
+}
+
+// Rows of typed tables that the parameters give, as far as they belong to this server.
+Status ServerJob::fill_tables(const executor::NamedValues& whole) {
+  for (const ps::TypedTable& typed : typed_) {
+    const auto found = whole.find(typed.param);
+    if (found == whole.end()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const ps::SparseLayout layout, ps::layout_of(typed));
+    const auto* const rows = found->second.get_if<Tensor>();
+    if (rows == nullptr || rows->dtype() != DType::kFloat32 || rows->rank() != 2 ||
+        rows->dim(1) != layout.pull_width)
+      return InvalidData("'{}' must be f32(n, {}), found {}", typed.param, layout.pull_width,
+                         describe(found->second));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const ps::SparseRouting routing,
+        ps::SparseRouting::create(typed.shard_num, static_cast<int64_t>(typed.endpoints.size())));
+    std::vector<int64_t> keys;
+    std::vector<float> values;
+    for (int64_t row = 0; row < rows->dim(0); ++row) {
+      if (routing.server_of(row) != static_cast<int64_t>(server_)) continue;
+      keys.push_back(row);
+      const float* const from = rows->data<float>() + row * layout.pull_width;
+      values.insert(values.end(), from, from + layout.pull_width);
+    }
+    MILLRACE_RETURN_IF_ERROR(tables_->sparse().at(layout.table_id)->set(keys, values.data()));
+  }
+  return Ok();
 }
 
 Status ServerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
@@ -94,6 +156,7 @@ Status ServerJob::load(const Tool& tool, const Files& files, const executor::Exe
                                         {.threads = tool.common().threads});
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
+  MILLRACE_RETURN_IF_ERROR(fill_tables(whole).in_file(files.params));
   return ps::load_slices(*slices, *program_, whole, scope_).in_file(files.params);
 }
 

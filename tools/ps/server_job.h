@@ -3,11 +3,14 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "executor/executor.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/ops/serve_ops.h"
+#include "ps/table/table_handler.h"
+#include "ps/table/typed_table.h"
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 
@@ -41,9 +44,14 @@ class ServerJob {
 
  private:
   ServerJob() = default;
+  Status fill_tables(const executor::NamedValues& whole);
+  Status make_tables(const Files& files, ps::ServerOptions& options);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
 
   std::string name_;
+  std::unique_ptr<ps::TableHandler> tables_;  ///< null: there are no typed tables
+  std::vector<ps::TypedTable> typed_;
+  size_t server_ = 0;  ///< own position among the servers
   std::shared_ptr<ps::ServerRole> role_;
   std::unique_ptr<Program> program_;
   Scope scope_;

@@ -9,6 +9,8 @@
 
 #include <unistd.h>
 
+#include "executor/parallel/replica.h"
+#include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
 #include "io/model_folder.h"
@@ -19,6 +21,7 @@
 #include "ps/ops/trainer_ops.h"
 #include "ps/saving/distributed_save.h"
 #include "tools/common/program_options.h"
+#include "tools/ps/typed_tables.h"
 #include "tools/run/step_facts.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -94,14 +97,23 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 4);
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<ps::TypedTable> tables, read_typed_tables(files.slices));
+  if (!tables.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(job->tables_,
+                              ps::TrainerTables::create(job->client_, std::move(tables)));
+    job->link_->set_tables(job->tables_);
+  }
   const auto runtime = executor::make_runtime(settings.files_root);
   ps::add_trainer_controls(runtime->controls, job->link_, settings.files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
     return std::move(status).in_file(files.program);
-  const executor::Executor executor(
-      runtime,
-      {.threads = settings.threads, .seed = tool.common().seed, .optimize = settings.optimize});
+  ps::name_pushed_gradients(*job->program_);
+  executor::ExecutorOptions how;
+  how.threads = settings.threads;
+  how.seed = tool.common().seed;
+  how.optimize = settings.optimize;
+  const executor::Executor executor(runtime, how);
   if (job->slices_) job->local_.emplace(*job->program_, *job->slices_);
   MILLRACE_RETURN_IF_ERROR(job->meet_servers(tool));
   MILLRACE_ASSIGN_OR_RETURN(job->first_step_, job->client_->settle());
@@ -110,12 +122,57 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
                                           settings.trainer, job->first_step_));
   MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
   MILLRACE_RETURN_IF_ERROR(job->make_communicator(tool, settings));
-  StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
-      executor.prepare(*job->program_, job->scope_);
-  if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
-  job->prepared_ = *std::move(prepared);
   MILLRACE_RETURN_IF_ERROR(job->prepare_rounds(tool, files, executor));
+  if (Status status = job->prepare_steps(tool, files, runtime, how); !status.ok())
+    return std::move(status).in_file(files.program);
   return job;
+}
+
+Status TrainerJob::prepare_steps(const Tool& tool, const Files& files,
+                                 const std::shared_ptr<const executor::Runtime>& runtime,
+                                 const executor::ExecutorOptions& options) {
+  const bool is_geo = slices_ && slices_->properties.geo;
+  if (settings_.workers > 1) return prepare_workers(runtime, options);
+  if (settings_.devices == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(prepared_,
+                              executor::Executor(runtime, options).prepare(*program_, scope_));
+    return Ok();
+  }
+  if (is_geo || before_ != nullptr)
+    return Unimplemented("--devices above 1 with a {} trainer, which changes its own parameters",
+                         is_geo ? "geo" : "federated");
+  MILLRACE_ASSIGN_OR_RETURN(
+      devices_, DeviceSteps::create(runtime, executor::Executor(runtime, options), *program_,
+                                    scope_, settings_.devices, options.threads));
+  for (const std::string& remark : devices_->devices().remarks())
+    tool.log(LogLevel::kInfo, fmt::format("{}: {}", files.program, remark));
+  return Ok();
+}
+
+Status TrainerJob::prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,
+                                   const executor::ExecutorOptions& options) {
+  if (settings_.devices != nullptr)
+    return {StatusCode::kUsage, "give --worker-threads or --devices, not both"};
+  const std::vector<std::string> servers = client_->endpoints();
+  if (servers.empty()) return {StatusCode::kUsage, "--worker-threads: the job has no servers"};
+  MILLRACE_ASSIGN_OR_RETURN(const int mode, client_->mode_of(servers.front()));
+  const bool is_geo = slices_ && slices_->properties.geo;
+  if (mode == 0 || is_geo || before_ != nullptr)
+    return Unimplemented("--worker-threads above 1 in a {} job", mode == 0 ? "synchronous"
+                                                                 : is_geo  ? "geo"
+                                                                           : "federated")
+        .with_hint(
+            "threads with steps of their own are for asynchronous jobs; --devices cpu:N "
+            "cuts the batches of synchronous ones");
+  const auto prepare = [&](int worker, Scope& scope) {
+    executor::ExecutorOptions own = options;
+    own.threads = std::max(1, options.threads / settings_.workers);
+    own.seed += static_cast<uint64_t>(worker) * executor::kSeedStep;
+    return executor::Executor(runtime, own).prepare(*program_, scope);
+  };
+  MILLRACE_ASSIGN_OR_RETURN(workers_, TrainerWorkers::create(settings_.workers, *program_, scope_,
+                                                             communicator_.get(), prepare));
+  return Ok();
 }
 
 // Servers count on every trainer, also one whose program has nothing for them.
@@ -155,12 +212,12 @@ StatusOr<std::unique_ptr<ps::Communicator>> TrainerJob::communicator_of(const Se
   const ps::CommMode mode = is_geo                        ? ps::CommMode::kGeo
                             : has_half_barrier(*program_) ? ps::CommMode::kHalfAsync
                                                           : ps::CommMode::kAsync;
+  const int threads = settings.workers > 1 ? settings.workers : settings.cpu_num;
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
-      ps::communicator_options(mode, settings.communicator, settings.cpu_num, steps, remarks));
+      ps::communicator_options(mode, settings.communicator, threads, steps, remarks));
   options.trainer_id = settings.trainer;
-  // every trainer of this process runs its steps in one thread
-  options.cpu_num = 1;
+  options.cpu_num = settings.workers;  // threads that barriers wait for
   if (!is_geo) return ps::Communicator::of_program(*program_, options, std::move(sender));
   const transpiler::GeoFacts& geo = *slices_->properties.geo;
   options.trainers = static_cast<int>(geo.trainers);
@@ -222,6 +279,9 @@ Status TrainerJob::load_params(const std::string& path) {
 // trainer's.
 Status TrainerJob::load_folder(const std::string& folder) {
   std::set<std::string> kept{slices_->properties.distributed_lookup_table};
+  if (tables_ != nullptr) {
+    for (const auto& [id, entry] : tables_->all()) kept.insert(entry.table.param);
+  }
   for (const transpiler::DistributedVar& var : slices_->overview.vars())
     if (var.vtype != "Param") kept.insert(var.origin.name);
   std::vector<io::ParamSpec> specs = io::persistables_of(*program_);
@@ -243,6 +303,7 @@ StatusOr<int64_t> TrainerJob::go_back() {
   std::vector<Value> none;
   MILLRACE_RETURN_IF_ERROR(startup_->run({}, {}, none));  // fetches the parameters
   MILLRACE_RETURN_IF_ERROR(local_->restore(step, std::move(rest), scope_));
+  if (devices_ != nullptr) MILLRACE_RETURN_IF_ERROR(devices_->share_all());
   const auto done = static_cast<size_t>(std::max<int64_t>(0, step - first_step_));
   if (stats_.losses.size() > done) stats_.losses.resize(done);
   return step;
@@ -257,7 +318,10 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   std::vector<Value> none;
   Status status = before_ != nullptr ? before_->run({}, {}, none) : Ok();
-  if (status.ok()) status = prepared_->run(feeds, fetches, values);
+  if (status.ok()) {
+    status = devices_ != nullptr ? devices_->run(feeds, fetches, values)
+                                 : prepared_->run(feeds, fetches, values);
+  }
   if (status.ok() && after_ != nullptr) status = after_->run({}, {}, none);
   if (!status.ok()) {
     link_->forget();
@@ -266,34 +330,58 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
   if (communicator_ != nullptr) {
     MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
     MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+    if (devices_ != nullptr) MILLRACE_RETURN_IF_ERROR(devices_->share_all());
   }
-  stats_.seconds += std::chrono::duration<double>(Clock::now() - start).count();
-  ++stats_.steps;
-  stats_.examples += batch_of(feeds);
-  const std::optional<double> loss = values.empty() ? std::nullopt : loss_of(values.front());
-  if (loss) {
-    stats_.loss_name = fetches.front();
-    stats_.losses.push_back(*loss);
-  }
+  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count());
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
 }
 
+Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& feeds,
+                               const std::vector<std::string>& fetches, NamedValues& results) {
+  client_->set_step(number);
+  const auto start = Clock::now();
+  std::vector<Value> values;
+  for (const std::string& name : fetches) values.push_back(std::move(results[name]));
+  Status status = workers_->run(worker, feeds, fetches, values);
+  if (!status.ok())
+    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
+  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count());
+  for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
+  return Ok();
+}
+
+void TrainerJob::count_step(const NamedValues& feeds, const std::vector<std::string>& fetches,
+                            llvm::ArrayRef<Value> values, double seconds) {
+  const std::lock_guard lock(counting_);
+  stats_.seconds += seconds;
+  ++stats_.steps;
+  stats_.examples += batch_of(feeds);
+  const int devices = devices_ == nullptr ? 1 : devices_->devices().device_count();
+  const std::optional<double> loss =
+      values.empty() ? std::nullopt : loss_of(values.front(), devices);
+  if (!loss) return;
+  stats_.loss_name = fetches.front();
+  stats_.losses.push_back(*loss);
+}
+
 void TrainerJob::keep_stats(ps::CallTrace* trace) {
+  if (workers_ != nullptr) return workers_->observe(trace);
   clock_.note_ops(trace);
-  prepared_->observe(&clock_);
+  (devices_ != nullptr ? devices_->transfer() : *prepared_).observe(&clock_);
 }
 
 TrainerStats TrainerJob::stats() const {
   TrainerStats stats = stats_;
-  stats.send_seconds = clock_.send_seconds();
-  stats.wait_seconds = clock_.wait_seconds();
+  stats.send_seconds = workers_ != nullptr ? workers_->send_seconds() : clock_.send_seconds();
+  stats.wait_seconds = workers_ != nullptr ? workers_->wait_seconds() : clock_.wait_seconds();
   stats.compute_seconds = std::max(0.0, stats.seconds - stats.send_seconds - stats.wait_seconds);
   return stats;
 }
 
 Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   if (communicator_ != nullptr) MILLRACE_RETURN_IF_ERROR(communicator_->stop());
+  if (workers_ != nullptr) MILLRACE_RETURN_IF_ERROR(workers_->finish());
   const bool saves = settings_.trainer == 0 && (!ending.params.empty() || !ending.model.empty());
   if (ending.gather == nullptr && !saves) return client_->complete(false);
   if (!slices_) {
@@ -303,12 +391,24 @@ Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   MILLRACE_RETURN_IF_ERROR(client_->complete(true));
   if (ending.gather != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
+    MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
   }
   if (saves) MILLRACE_RETURN_IF_ERROR(save(tool, ending));
   return client_->complete(false);
 }
 
+Status TrainerJob::gather_tables(NamedValues& values) {
+  if (tables_ == nullptr) return Ok();
+  for (const auto& [id, entry] : tables_->all()) {
+    MILLRACE_ASSIGN_OR_RETURN(values[entry.table.param], tables_->gather(entry));
+  }
+  return Ok();
+}
+
 Status TrainerJob::save(const Tool& tool, const Ending& ending) {
+  if (tables_ != nullptr)
+    return Unimplemented("--save-params and --save-model of a job with typed tables")
+        .with_hint("--save-persistables gathers their rows, and snapshots have all of them");
   ps::SavingTrainer trainer;
   trainer.link = link_;
   trainer.slices = &*slices_;

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,10 +13,13 @@
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
 #include "ps/communicator/communicator.h"
+#include "ps/table/trainer_tables.h"
 #include "tools/common/tool.h"
+#include "tools/ps/device_steps.h"
 #include "tools/ps/flags.h"
 #include "tools/ps/local_state.h"
 #include "tools/ps/trainer_stats.h"
+#include "tools/ps/trainer_workers.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -39,6 +43,9 @@ class TrainerJob {
     /// Settings of the communicator: the variables of the environment that are for it.
     std::map<std::string, std::string> communicator;
     int cpu_num = 1;
+    int workers = 1;  ///< threads that run steps side by side; asynchronous jobs only
+    /// Options of several devices; empty: there is one.
+    DeviceSteps::Options devices;
   };
   /// Reads programs, runs the startup program, which fetches from the servers, loads parameters and
   /// compiles. Errors: those of readers, the startup program and compilation.
@@ -57,6 +64,13 @@ class TrainerJob {
   /// Runs one step; in federated training one round. \param results  by name; memory is used again
   Status step(int64_t number, const executor::NamedValues& feeds,
               const std::vector<std::string>& fetches, executor::NamedValues& results);
+  /// One step of one of several workers (Settings::workers); the same otherwise.
+  /// Thread-safety: different workers at once.
+  Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
+                     const std::vector<std::string>& fetches, executor::NamedValues& results);
+  /// A worker runs no more steps.
+  Status worker_leaves() { return workers_->leave(); }
+  [[nodiscard]] int workers() const { return workers_ == nullptr ? 1 : workers_->count(); }
   /// Notes where the time of later steps goes, and the first fetch where it is one number.
   /// \param trace  ops are noted there; may be null, else outlives the job
   void keep_stats(ps::CallTrace* trace = nullptr);
@@ -85,6 +99,15 @@ class TrainerJob {
   /// Programs of a federated trainer that stand beside its main one.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
+  Status prepare_steps(const Tool& tool, const Files& files,
+                       const std::shared_ptr<const executor::Runtime>& runtime,
+                       const executor::ExecutorOptions& options);
+  Status prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,
+                         const executor::ExecutorOptions& options);
+  /// What every step is counted with. \param values  of the fetches
+  void count_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+                  llvm::ArrayRef<Value> values, double seconds);
+  Status gather_tables(executor::NamedValues& values);
   Status save(const Tool& tool, const Ending& ending);
   StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(const Settings& settings,
                                                               ps::Remarks& remarks);
@@ -93,6 +116,7 @@ class TrainerJob {
   Settings settings_;
   std::optional<transpiler::SlicesFile> slices_;
   std::shared_ptr<ps::Client> client_;
+  std::shared_ptr<ps::TrainerTables> tables_;  ///< null: the job has no typed tables
   std::shared_ptr<ps::TrainerLink> link_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> startup_program_;
@@ -100,9 +124,12 @@ class TrainerJob {
   std::unique_ptr<executor::PreparedProgram> startup_;  ///< null: there is none
   std::optional<LocalState> local_;                     ///< absent: the trainer cannot go back
   int64_t first_step_ = 0;
-  std::unique_ptr<executor::PreparedProgram> before_;  ///< federated: fetches; else null
-  std::unique_ptr<executor::PreparedProgram> prepared_;
+  std::unique_ptr<executor::PreparedProgram> before_;    ///< federated: fetches; else null
+  std::unique_ptr<executor::PreparedProgram> prepared_;  ///< null: workers or devices have it
+  std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one
+  std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one
   TransferClock clock_;
+  std::mutex counting_;  ///< guards stats_ while workers run
   TrainerStats stats_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
   std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive themselves

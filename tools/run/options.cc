@@ -110,7 +110,8 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--reader-threads", options.reader_threads, "threads that read --files")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("R");
-  app.add_option("--worker-threads", options.worker_threads, "threads that train on --files")
+  app.add_option("--worker-threads", options.worker_threads,
+                 "threads of an asynchronous trainer that run steps side by side")
       ->check(CLI::Range(1, 256).description(""))
       ->type_name("T");
   app.add_option("--batch-size", options.batch_size, "examples a step of --data and --files")

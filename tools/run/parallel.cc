@@ -78,6 +78,33 @@ Status set_fields(const char* flag, const std::vector<std::string>& given, Strat
   return Ok();
 }
 
+// "dev1/x" -> 1 and "x".
+StatusOr<std::pair<size_t, std::string>> split_member(const std::string& name, size_t devices) {
+  const auto [head, rest] = llvm::StringRef(name).split('/');
+  size_t device = 0;
+  if (head.startswith("dev") && !head.drop_front(3).getAsInteger(10, device) && !rest.empty() &&
+      device < devices)
+    return std::pair(device, rest.str());
+  return InvalidData("feed '{}': expected a name like dev0/x of one of {} devices", name, devices);
+}
+
+StatusOr<std::vector<NamedValues>> feeds_by_device(const NamedValues& feeds, size_t devices) {
+  std::vector<NamedValues> result(devices);
+  for (const auto& [name, value] : feeds) {
+    using Member = std::pair<size_t, std::string>;
+    MILLRACE_ASSIGN_OR_RETURN(const Member member, split_member(name, devices));
+    Value& to = result[member.first][member.second];
+    if (const auto* const tensor = value.get_if<Tensor>()) {
+      to.as<Tensor>() = tensor->share();
+    } else {
+      MILLRACE_ASSIGN_OR_RETURN(to, clone(value));
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
 StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& options, int devices,
                                            const Program& program) {
   const ParallelFlags& flags = options.parallel;
@@ -112,33 +139,6 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
       set_fields("--exec-strategy", flags.exec_strategy, result.exec_strategy));
   return result;
 }
-
-// "dev1/x" -> 1 and "x".
-StatusOr<std::pair<size_t, std::string>> split_member(const std::string& name, size_t devices) {
-  const auto [head, rest] = llvm::StringRef(name).split('/');
-  size_t device = 0;
-  if (head.startswith("dev") && !head.drop_front(3).getAsInteger(10, device) && !rest.empty() &&
-      device < devices)
-    return std::pair(device, rest.str());
-  return InvalidData("feed '{}': expected a name like dev0/x of one of {} devices", name, devices);
-}
-
-StatusOr<std::vector<NamedValues>> feeds_by_device(const NamedValues& feeds, size_t devices) {
-  std::vector<NamedValues> result(devices);
-  for (const auto& [name, value] : feeds) {
-    using Member = std::pair<size_t, std::string>;
-    MILLRACE_ASSIGN_OR_RETURN(const Member member, split_member(name, devices));
-    Value& to = result[member.first][member.second];
-    if (const auto* const tensor = value.get_if<Tensor>()) {
-      to.as<Tensor>() = tensor->share();
-    } else {
-      MILLRACE_ASSIGN_OR_RETURN(to, clone(value));
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 StatusOr<int> device_count(const RunOptions& options) {
   const auto [kind, number] = llvm::StringRef(options.devices).split(':');

@@ -16,6 +16,11 @@ StatusOr<int> device_count(const RunOptions& options);
 /// True if the options ask for what only a ParallelExecutor does.
 bool wants_parallel(const RunOptions& options, int devices);
 
+/// Options of a ParallelExecutor, as the flags say. The loss is that of --loss, else the one whose
+/// gradient the program seeds. Errors: kUsage for bad flags.
+StatusOr<executor::ParallelOptions> parallel_options(const Tool& tool, const RunOptions& options,
+                                                     int devices, const Program& program);
+
 /// Makes session.parallel. The loss is that of --loss, else the one whose gradient the program
 /// seeds. Errors: kUsage for bad flags; those of ParallelExecutor::create().
 Status open_parallel(const Tool& tool, const RunOptions& options, int devices,

@@ -1,10 +1,14 @@
 #include "tools/run/roles.h"
 
+#include <algorithm>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "executor/feed_values.h"
 #include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "io/npz.h"
@@ -55,6 +59,78 @@ Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& fee
   return job.finish(tool, ending);
 }
 
+// What the workers of a trainer share.
+struct Side {
+  std::mutex mutex;
+  int64_t next = 0;  ///< step that the next one who asks gets
+  bool ended = false;
+  Status failure;
+  ProgressState state;
+};
+
+// Steps of one worker, one after the other, until there are no more or one has failed.
+Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feeder, Side& side,
+            Progress& progress, NamedValues& results) {
+  const bool prefixed = !feeder.has_data();
+  NamedValues feeds;
+  NamedValues values;
+  while (true) {
+    int64_t step = 0;
+    {
+      const std::lock_guard lock(side.mutex);
+      if (side.ended || feeder.ends_at(side.next)) return Ok();
+      MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const given, feeder.feeds(side.next));
+      side.ended = given == nullptr;
+      if (side.ended) return Ok();
+      step = side.next++;
+      // the feeder uses its memory again for whoever asks next
+      for (const auto& [name, value] : *given)
+        MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, feeds[name]));
+    }
+    MILLRACE_RETURN_IF_ERROR(job.worker_step(worker, step, feeds, options.fetches, values));
+    const std::lock_guard lock(side.mutex);
+    side.state.step = std::max(side.state.step, step + 1);
+    side.state.epoch = feeder.epoch(step);
+    side.state.examples = feeder.examples();
+    const auto first =
+        options.fetches.empty() ? values.end() : values.find(options.fetches.front());
+    side.state.loss = first == values.end() ? std::nullopt : loss_of(first->second);
+    progress.update(side.state);
+    for (auto& [name, value] : values) {
+      Value& to = results[prefixed ? fmt::format("step{}/", step) + name : name];
+      MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
+    }
+  }
+}
+
+// The same with several threads, each of which takes the next batch when it is done with one.
+Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder,
+                          int64_t begin, NamedValues& results, const TrainerJob::Ending& ending) {
+  const std::optional<ProgressMode> mode = progress_mode(options.progress);
+  if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
+  Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
+  Side side;
+  side.next = begin;
+  side.state.steps = feeder.steps();
+  side.state.epochs = feeder.epochs();
+  if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
+  std::vector<std::thread> threads;
+  for (int worker = 0; worker < job.workers(); ++worker) {
+    threads.emplace_back([&, worker] {
+      Status status = work(worker, options, job, feeder, side, progress, results);
+      // nobody waits at a barrier for who has gone
+      if (const Status left = job.worker_leaves(); status.ok()) status = left;
+      const std::lock_guard lock(side.mutex);
+      side.ended = side.ended || !status.ok();
+      if (side.failure.ok()) side.failure = std::move(status);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
+  if (feeder.steps() != 1) progress.finish(side.state);
+  return job.finish(tool, ending);
+}
+
 // Goes back as often as servers come back older than this trainer.
 StatusOr<int64_t> go_back(const Tool& tool, TrainerJob& job, int trainer) {
   while (true) {
@@ -70,7 +146,9 @@ Status train_to_the_end(Tool& tool, const RunOptions& options, TrainerJob& job,
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, job.program()));
   for (int64_t first = job.first_step();;) {
-    const Status status = train(tool, options, job, feeder, first, results, ending);
+    const Status status =
+        job.workers() > 1 ? train_side_by_side(tool, options, job, feeder, first, results, ending)
+                          : train(tool, options, job, feeder, first, results, ending);
     if (status.ok() || !job.must_go_back()) return status;
     tool.log(LogLevel::kWarning, status.message());
     MILLRACE_ASSIGN_OR_RETURN(first, go_back(tool, job, options.ps.trainer_id));
@@ -92,6 +170,19 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   settings.threads = tool.common().threads;
   settings.optimize = options.optimize;
   settings.files_root = options.allow_dir;
+  settings.workers = options.worker_threads;
+  // CPU_NUM alone is a setting of the communicator
+  int devices = 1;
+  if (options.devices != "cpu") {
+    MILLRACE_ASSIGN_OR_RETURN(devices, device_count(options));
+  }
+  if (wants_parallel(options, devices)) {
+    if (options.parallel.feed_mode != "split" || !options.parallel.merge_fetches)
+      return Unimplemented("--role trainer: devices with feeds or fetches of their own");
+    settings.devices = [&tool, &options, devices](const Program& program) {
+      return parallel_options(tool, options, devices, program);
+    };
+  }
   MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
   const TrainerJob::Files files{options.program, options.startup,
                                 find_slices(options.ps.slices, options.program), options.params};
@@ -186,12 +277,6 @@ StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   name_profile_of_role(options, part);
   MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
   if (part.role == "trainer") {
-    MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
-    if (wants_parallel(options, devices)) {
-      return Unimplemented(
-          "--role trainer: a trainer has one device, and no options of several; start more "
-          "trainers");
-    }
     options.ps.trainer_id = part.index;
     return run_trainer(tool, options);
   }

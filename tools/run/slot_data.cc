@@ -67,8 +67,9 @@ StatusOr<std::unique_ptr<SlotData>> SlotData::open(const RunOptions& options, ui
                                                    const Program& program) {
   if (options.slots.empty())
     return Status(StatusCode::kUsage, "--files: --slots says what stands in a line");
-  if (options.worker_threads != 1)
-    return Unimplemented("--worker-threads above 1: one thread trains; --threads gives ops more");
+  if (options.worker_threads != 1 && options.ps.role.empty())
+    return Unimplemented(
+        "--worker-threads above 1 without --role: one thread trains; --threads gives ops more");
   std::unique_ptr<SlotData> data(new SlotData());
   for (const std::string& pattern : options.files)
     MILLRACE_RETURN_IF_ERROR(add_files(pattern, data->source_.files));

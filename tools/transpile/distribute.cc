@@ -8,6 +8,7 @@
 #include "framework/read_program.h"
 #include "ops/registry.h"
 #include "ops/verify.h"
+#include "tools/ps/typed_tables.h"
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/distribute/cost_model.h"
@@ -142,6 +143,20 @@ StatusOr<Inputs> read_inputs(const Tool& tool, const TranspileOptions& options) 
   return in;
 }
 
+// Embeddings that become typed tables leave the programs before anything else is cut.
+StatusOr<std::vector<ps::TypedTable>> take_tables(const TranspileOptions& options, Inputs& in) {
+  std::vector<ps::TypedTable> none;
+  if (options.sparse_tables.empty()) return none;
+  if (options.transpiler != "distribute" || options.config.mode != "pserver")
+    return Unimplemented("'sparse_tables' with transpiler '{}' and mode '{}'", options.transpiler,
+                         options.config.mode);
+  std::vector<std::string> endpoints;
+  llvm::SmallVector<llvm::StringRef, 8> servers;
+  llvm::StringRef(options.arguments.pservers).split(servers, ',', -1, false);
+  for (const llvm::StringRef server : servers) endpoints.push_back(server.str());
+  return make_typed_tables(options.sparse_tables, endpoints, *in.main, *in.startup);
+}
+
 // Builds every role of one distribution and turns it into files. Trainers have a transpilation
 // each; the first of them also gives the servers.
 class Roles {
@@ -271,6 +286,7 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const int threads = tool.common().threads;
   MILLRACE_ASSIGN_OR_RETURN(Inputs in, read_inputs(tool, options));
   const std::unique_ptr<ops::OpRegistry> registry = std::move(in.registry);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> tables, take_tables(options, in));
   MILLRACE_ASSIGN_OR_RETURN(std::vector<int64_t> trainers, wanted_trainers(options));
   const size_t trainer_count = trainers.size();
   const RoleWriter writer(tool, options, *registry);
@@ -288,6 +304,7 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
     if (i == count) {
       files[i].push_back(
           {"", "slices.json", tp::slices_json(first.properties(), first.overview())});
+      if (!tables.empty()) files[i].push_back({"", "tables.json", typed_tables_json(tables)});
       return Ok();
     }
     MILLRACE_ASSIGN_OR_RETURN(costs, costs_of(first));

@@ -115,6 +115,10 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
   app.add_option("--startup", o.startup, "startup program")->group("Input");
   add_pserver_fields(app, o);
   add_other_fields(tool, o);
+  app.add_option("--sparse-tables", o.sparse_tables,
+                 "embeddings that become typed tables, with their settings: a JSON object")
+      ->type_name("JSON")
+      ->group("Parameter servers");
   app.add_option("--io-programs", o.io_programs,
                  "also write the programs that save to and load from this folder")
       ->group("Output");

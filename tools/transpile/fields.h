@@ -19,6 +19,7 @@ struct TranspileOptions {
   millrace::transpiler::DistributeTranspilerConfig config;
   millrace::transpiler::TranspileArguments arguments;
   std::string program_attrs;  ///< JSON object
+  std::string sparse_tables;  ///< JSON object: embeddings that become typed tables
   std::string io_programs;    ///< directory name for save and load programs; empty: none
   bool explain = false;
   bool strip_debug = false;

@@ -1,0 +1,265 @@
+#include "ps/ops/typed_tables.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "executor/block_runner.h"
+#include "framework/op.h"
+#include "ps/ops/trainer_ops.h"
+#include "ps/table/trainer_tables.h"
+
+// Pulls from typed tables and pushes to them. In synchronous jobs what is pushed travels with the
+// other gradients of the step, so that it is sent again, taken back and saved as they are; else it
+// goes out at once. Source: spec/fleet.md section 7, spec/ps_runtime.md section 7.
+namespace millrace::ps {
+namespace {
+
+using executor::BlockRunner;
+using executor::Control;
+using executor::ControlContext;
+using executor::ControlRegistry;
+using kernels::KernelSetup;
+using Link = std::shared_ptr<TrainerLink>;
+
+Status failed(std::string message) {
+  return {StatusCode::kExecution, std::move(message)};
+}
+
+StatusOr<const TrainerTables::Entry*> find_table(const Link& link, const KernelSetup& setup) {
+  const auto id = setup.attr<int32_t>("table_id");
+  if (link->tables() == nullptr)
+    return setup.error("table {} is a typed one, but the job has no tables.json", id);
+  return link->tables()->find(id);
+}
+
+StatusOr<const Tensor*> ids_at(const ControlContext& ctx, kernels::ArgRange range, int32_t k) {
+  const auto* const ids = ctx.args.in_value(range, k).get_if<Tensor>();
+  if (ids != nullptr && ids->initialized() && ids->dtype() == DType::kInt64) return ids;
+  return failed(
+      fmt::format("Ids[{}] must be i64, found {}", k, describe(ctx.args.in_value(range, k))));
+}
+
+StatusOr<bool> is_synchronous(const Link& link) {
+  MILLRACE_ASSIGN_OR_RETURN(const int mode,
+                            link->client().mode_of(link->tables()->endpoints().front()));
+  return mode == 0;
+}
+
+struct Lookup {
+  const TrainerTables::Entry* entry = nullptr;
+  kernels::ArgRange ids;
+  kernels::ArgRange out;
+  bool keeps_last_dim = false;  // of ids [.., 1], as newer programs do
+  // kept from step to step
+  std::vector<int64_t> all;
+  std::vector<float> rows;
+};
+
+Status run_lookup(const Link& link, Lookup& lookup, ControlContext& ctx) {
+  lookup.all.clear();
+  for (int32_t k = 0; k < lookup.ids.count; ++k) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, ids_at(ctx, lookup.ids, k));
+    const auto values = ids->values<int64_t>();
+    lookup.all.insert(lookup.all.end(), values.begin(), values.end());
+  }
+  const auto width = static_cast<size_t>(lookup.entry->layout.pull_width);
+  lookup.rows.resize(lookup.all.size() * width);
+  // where a step may be done again, its accesses count when it is applied (TableSteps)
+  MILLRACE_ASSIGN_OR_RETURN(const bool synchronous, is_synchronous(link));
+  MILLRACE_RETURN_IF_ERROR(link->tables()->client().pull_sparse(lookup.entry->layout, lookup.all,
+                                                                lookup.rows, !synchronous));
+  const float* from = lookup.rows.data();
+  for (int32_t k = 0; k < lookup.out.count; ++k) {
+    const Tensor& ids = *ctx.args.in_value(lookup.ids, k).get_if<Tensor>();
+    Dims dims(ids.dims().begin(), ids.dims().end());
+    if (!lookup.keeps_last_dim && !dims.empty() && dims.back() == 1) dims.pop_back();
+    dims.push_back(static_cast<int64_t>(width));
+    auto& to = ctx.args.out_value(lookup.out, k).as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(to.resize(DType::kFloat32, dims));
+    to.set_lod(ids.lod());
+    const size_t count = static_cast<size_t>(ids.numel()) * width;
+    std::copy_n(from, count, to.data<float>());
+    from += count;
+  }
+  return Ok();
+}
+
+struct Push {
+  const TrainerTables::Entry* entry = nullptr;
+  kernels::ArgRange ids;
+  kernels::ArgRange grads;
+  kernels::ArgRange shows;
+  kernels::ArgRange clicks;
+  std::vector<int32_t> slots;
+  int64_t size = 0;  // elements of a gradient
+  bool deferred = false;
+  int64_t pushes = 0;
+  // kept from step to step
+  std::vector<int64_t> all;
+  std::vector<float> values;
+  TableClient::CutRows cut;  // stays as it is until the send barrier
+};
+
+// Shows or clicks by instance: one number for all, or one each.
+class PerInstance {
+ public:
+  static StatusOr<PerInstance> read(const ControlContext& ctx, kernels::ArgRange range,
+                                    const char* slot) {
+    PerInstance result;
+    if (range.count == 0) return failed(fmt::format("{} names no var", slot));
+    const auto* const tensor = ctx.args.in_value(range, 0).get_if<Tensor>();
+    if (tensor == nullptr || !tensor->initialized() || tensor->numel() == 0)
+      return failed(fmt::format("{} holds no value", slot));
+    if (tensor->dtype() == DType::kFloat32) {
+      result.values_.assign(tensor->values<float>().begin(), tensor->values<float>().end());
+    } else if (tensor->dtype() == DType::kInt64) {
+      for (const int64_t value : tensor->values<int64_t>())
+        result.values_.push_back(static_cast<float>(value));
+    } else {
+      return failed(fmt::format("{} must be f32 or i64, found {}", slot, describe(*tensor)));
+    }
+    return result;
+  }
+  [[nodiscard]] bool covers(size_t instances) const {
+    return values_.size() == 1 || values_.size() >= instances;
+  }
+  [[nodiscard]] float at(size_t instance) const {
+    return values_[values_.size() == 1 ? 0 : instance];
+  }
+
+ private:
+  std::vector<float> values_;
+};
+
+// The instance that each id belongs to: by LoD, else by row.
+std::vector<size_t> instances_of(const Tensor& ids) {
+  std::vector<size_t> result(static_cast<size_t>(ids.numel()));
+  const auto& levels = ids.lod().levels();
+  if (!levels.empty()) {
+    const LodLevel& level = levels.back();
+    for (size_t i = 0; i + 1 < level.size(); ++i) {
+      for (int64_t at = level[i]; at < level[i + 1]; ++at) result[static_cast<size_t>(at)] = i;
+    }
+    return result;
+  }
+  const size_t rows = ids.rank() == 0 ? 1 : static_cast<size_t>(ids.dim(0));
+  const size_t each = rows == 0 ? 1 : result.size() / rows;
+  for (size_t i = 0; i < result.size(); ++i) result[i] = i / std::max<size_t>(1, each);
+  return result;
+}
+
+// A row an id: what the table takes, and one access behind it where the caller wants that.
+Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
+  const SparseLayout& layout = push.entry->layout;
+  const bool has_stats = layout.push_labels > 0;
+  const auto kind = push.entry->table.options.accessor.kind;
+  // what such tables give begins with shows and clicks, of which there is no gradient
+  const size_t passed = kind == AccessorOptions::Kind::kCtrCommon ? 2 : 0;
+  MILLRACE_ASSIGN_OR_RETURN(const PerInstance shows, PerInstance::read(ctx, push.shows, "Shows"));
+  MILLRACE_ASSIGN_OR_RETURN(const PerInstance clicks,
+                            PerInstance::read(ctx, push.clicks, "Clicks"));
+  push.all.clear();
+  push.values.clear();
+  for (int32_t k = 0; k < push.ids.count; ++k) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids, ids_at(ctx, push.ids, k));
+    const auto* const grad = ctx.args.in_value(push.grads, k).get_if<Tensor>();
+    if (grad == nullptr || !grad->initialized() || grad->dtype() != DType::kFloat32 ||
+        grad->numel() != ids->numel() * push.size)
+      return failed(fmt::format("Grads[{}]: expected {} gradients of {} f32, found {}", k,
+                                ids->numel(), push.size,
+                                describe(ctx.args.in_value(push.grads, k))));
+    const std::vector<size_t> instances = instances_of(*ids);
+    if (!instances.empty() &&
+        !(shows.covers(instances.back() + 1) && clicks.covers(instances.back() + 1)))
+      return failed(fmt::format("Shows and Clicks have less than the {} instances of Ids[{}]",
+                                instances.back() + 1, k));
+    const auto slot = static_cast<size_t>(k) < push.slots.size()
+                          ? static_cast<float>(push.slots[static_cast<size_t>(k)])
+                          : 0.0F;
+    const float* from = grad->data<float>();
+    const auto size = static_cast<size_t>(push.size);
+    const auto values = ids->values<int64_t>();
+    for (size_t i = 0; i < values.size(); ++i, from += size) {
+      if (has_stats)
+        push.values.insert(push.values.end(),
+                           {slot, shows.at(instances[i]), clicks.at(instances[i])});
+      push.values.insert(push.values.end(), from + passed, from + size);
+      if (with_accesses) push.values.push_back(1);
+    }
+    push.all.insert(push.all.end(), values.begin(), values.end());
+  }
+  return Ok();
+}
+
+Status send_with_step(const Link& link, Push& push) {
+  const SparseLayout& layout = push.entry->layout;
+  MILLRACE_ASSIGN_OR_RETURN(
+      push.cut, link->tables()->client().cut_rows(layout, push.all, push.values,
+                                                  layout.push_width + 1, layout.push_labels));
+  std::vector<TrainerLink::Parcel> parcels;
+  for (size_t server = 0; server < push.cut.rows.size(); ++server) {
+    const std::string& endpoint = link->tables()->endpoints()[server];
+    if (push.cut.plan->parts[server].size == 0) continue;
+    parcels.push_back(
+        {endpoint, table_keys_item(layout.table_id), &push.cut.plan->parts[server].keys});
+    parcels.push_back({endpoint, table_rows_item(layout.table_id), &push.cut.rows[server]});
+  }
+  if (!push.deferred) return link->send(parcels);
+  link->keep(parcels);
+  return Ok();
+}
+
+Status run_push(const Link& link, Push& push, ControlContext& ctx) {
+  MILLRACE_ASSIGN_OR_RETURN(const bool synchronous, is_synchronous(link));
+  MILLRACE_RETURN_IF_ERROR(write_rows(push, ctx, synchronous));
+  if (synchronous) return send_with_step(link, push);
+  TableClient& client = link->tables()->client();
+  MILLRACE_RETURN_IF_ERROR(client.push_sparse(push.entry->layout, push.all, push.values));
+  // who is first ends the days of all
+  const int64_t day = push.entry->table.shrink_every;
+  if (day > 0 && ++push.pushes % day == 0 && link->client().options().trainer == 0)
+    return client.shrink(push.entry->layout.table_id);
+  return Ok();
+}
+
+StatusOr<Control> make_push(const Link& link, const KernelSetup& setup) {
+  auto push = std::make_shared<Push>();
+  MILLRACE_ASSIGN_OR_RETURN(push->entry, find_table(link, setup));
+  push->ids = setup.inputs("Ids");
+  push->grads = setup.inputs("Grads");  // name_pushed_gradients()
+  push->shows = setup.inputs("Shows");
+  push->clicks = setup.inputs("Clicks");
+  push->slots = setup.attr<std::vector<int32_t>>("slots");
+  push->size = setup.attr<int32_t>("size");
+  push->deferred = waits_for_send_barrier(setup.op());
+  if (push->ids.count != push->grads.count || push->ids.count == 0)
+    return setup.error("{} gradients for {} ids", push->grads.count, push->ids.count);
+  if (push->size != push->entry->layout.pull_width)
+    return setup.error("gradients have {} elements, rows of table {} have {}", push->size,
+                       push->entry->layout.table_id, push->entry->layout.pull_width);
+  return Control([link, push](ControlContext& ctx) { return run_push(link, *push, ctx); });
+}
+
+}  // namespace
+
+StatusOr<Control> make_typed_lookup(const Link& link, const KernelSetup& setup) {
+  auto lookup = std::make_shared<Lookup>();
+  MILLRACE_ASSIGN_OR_RETURN(lookup->entry, find_table(link, setup));
+  lookup->ids = setup.inputs("Ids");
+  lookup->out = setup.outputs("Outputs");
+  lookup->keeps_last_dim = setup.attr<std::string>("lookup_table_version") == "lookup_table_v2";
+  if (lookup->ids.count != lookup->out.count || lookup->ids.count == 0)
+    return setup.error("{} outputs for {} ids", lookup->out.count, lookup->ids.count);
+  return Control([link, lookup](ControlContext& ctx) { return run_lookup(link, *lookup, ctx); });
+}
+
+void add_typed_table_controls(ControlRegistry& registry, const Link& link) {
+  registry.add(
+      "distributed_push_sparse",
+      [link](const KernelSetup& setup, BlockRunner& /*runner*/) { return make_push(link, setup); });
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "framework/base/errors.h"
+#include "ps/table/keyed_random.h"
+#include "ps/table/sparse_table.h"
+
+// What a snapshot has of a sparse table, and taking it up again.
+namespace millrace::ps {
+namespace {
+
+constexpr const char* kKeys = "keys";
+constexpr const char* kRows = "rows";
+constexpr const char* kWaitingKeys = "waiting_keys";
+constexpr const char* kWaitingCounts = "waiting_counts";
+constexpr const char* kDraws = "draws";
+
+template <typename T>
+StatusOr<Value> tensor_of(const std::vector<T>& from, DType dtype, Dims dims) {
+  MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(dtype, dims));
+  if (!from.empty()) std::memcpy(tensor.raw(), from.data(), from.size() * sizeof(T));
+  Value value;
+  value.as<Tensor>() = std::move(tensor);
+  return value;
+}
+
+template <typename T>
+StatusOr<std::span<const T>> values_of(const TableState& state, const char* name, DType dtype,
+                                       size_t count) {
+  const auto found = state.find(name);
+  const Tensor* const tensor =
+      found == state.end() ? nullptr : found->second.template get_if<Tensor>();
+  if (tensor == nullptr || tensor->dtype() != dtype ||
+      (count != ~size_t{0} && static_cast<size_t>(tensor->numel()) != count)) {
+    return InvalidData("state '{}' of a sparse table: expected {} elements, found {}", name,
+                       count == ~size_t{0} ? std::string("any number of") : std::to_string(count),
+                       found == state.end() ? "nothing" : describe(found->second));
+  }
+  return tensor->template values<T>();
+}
+
+}  // namespace
+
+StatusOr<TableState> SparseTable::state() {
+  std::vector<int64_t> keys;
+  std::vector<float> rows;
+  std::vector<int64_t> waiting;
+  std::vector<float> counts;
+  std::vector<int64_t> draws;
+  const auto width = static_cast<size_t>(accessor_->row_floats());
+  for (const auto& shard : shards_) {
+    MILLRACE_RETURN_IF_ERROR(shard->visit([&](uint64_t key, float* row) -> Status {
+      keys.push_back(static_cast<int64_t>(key));
+      rows.insert(rows.end(), row, row + width);
+      return Ok();
+    }));
+    shard->visit_waiting([&](uint64_t key, float count) {
+      waiting.push_back(static_cast<int64_t>(key));
+      counts.push_back(count);
+    });
+    draws.push_back(static_cast<int64_t>(shard->draws()));
+  }
+  const auto n = static_cast<int64_t>(keys.size());
+  const auto w = static_cast<int64_t>(waiting.size());
+  TableState state;
+  MILLRACE_ASSIGN_OR_RETURN(state[kKeys], tensor_of(keys, DType::kInt64, {n}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kRows],
+                            tensor_of(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeys], tensor_of(waiting, DType::kInt64, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCounts], tensor_of(counts, DType::kFloat32, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kDraws],
+                            tensor_of(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
+  return state;
+}
+
+Status SparseTable::set_state(const TableState& state) {
+  constexpr size_t kAny = ~size_t{0};
+  const auto width = static_cast<size_t>(accessor_->row_floats());
+  MILLRACE_ASSIGN_OR_RETURN(const auto keys, values_of<int64_t>(state, kKeys, DType::kInt64, kAny));
+  MILLRACE_ASSIGN_OR_RETURN(const auto rows,
+                            values_of<float>(state, kRows, DType::kFloat32, keys.size() * width));
+  MILLRACE_ASSIGN_OR_RETURN(const auto waiting,
+                            values_of<int64_t>(state, kWaitingKeys, DType::kInt64, kAny));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const auto counts, values_of<float>(state, kWaitingCounts, DType::kFloat32, waiting.size()));
+  MILLRACE_ASSIGN_OR_RETURN(const auto draws,
+                            values_of<int64_t>(state, kDraws, DType::kInt64, kAny));
+  MILLRACE_RETURN_IF_ERROR(clear());
+  for (size_t i = 0; i < keys.size(); ++i) {
+    const auto key = static_cast<uint64_t>(keys[i]);
+    MILLRACE_RETURN_IF_ERROR(
+        shards_[part_of(mix_bits(key))]->restore(key, rows.subspan(i * width, width)));
+  }
+  for (size_t i = 0; i < waiting.size(); ++i) {
+    const auto key = static_cast<uint64_t>(waiting[i]);
+    const uint64_t hash = mix_bits(key);
+    MILLRACE_RETURN_IF_ERROR(shards_[part_of(hash)]->restore_waiting(key, hash, counts[i]));
+  }
+  // a table of another number of parts draws other numbers from here on
+  for (size_t part = 0; part < shards_.size() && draws.size() == shards_.size(); ++part)
+    shards_[part]->set_draws(static_cast<uint64_t>(draws[part]));
+  return Ok();
+}
+
+Status SparseTable::clear() {
+  for (const auto& shard : shards_) MILLRACE_RETURN_IF_ERROR(shard->clear());
+  return Ok();
+}
+
+}  // namespace millrace::ps

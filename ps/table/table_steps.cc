@@ -1,0 +1,145 @@
+#include "ps/table/table_steps.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+#include "ps/table/typed_table.h"
+#include "ps/values.h"
+
+namespace millrace::ps {
+namespace {
+
+constexpr std::string_view kPrefix = "@TABLE@";
+
+// Leading floats of a push value that are no gradients: its label, shows and clicks.
+size_t leading(const Accessor& accessor) {
+  switch (accessor.options().kind) {
+    case AccessorOptions::Kind::kSparse:
+    case AccessorOptions::Kind::kCtrCommon:
+      return static_cast<size_t>(accessor.push_labels()) + 2;
+    default:
+      return static_cast<size_t>(accessor.push_labels());
+  }
+}
+
+// The pushes of all trainers, a row a key.
+struct Merged {
+  std::vector<int64_t> keys;  // in order of first occurrence
+  std::vector<float> values;
+  std::vector<int32_t> accesses;
+};
+
+void add_part(const Tensor& keys, const Tensor& rows, size_t width, size_t labels,
+              std::unordered_map<int64_t, size_t>& places, Merged& merged) {
+  const auto ids = keys.values<int64_t>();
+  const float* from = rows.data<float>();
+  for (const int64_t key : ids) {
+    const auto [place, is_new] = places.try_emplace(key, merged.keys.size());
+    if (is_new) {
+      merged.keys.push_back(key);
+      merged.values.insert(merged.values.end(), from, from + width);
+      merged.accesses.push_back(0);
+    } else {
+      float* const to = merged.values.data() + place->second * width;
+      for (size_t i = labels; i < width; ++i) to[i] += from[i];
+    }
+    merged.accesses[place->second] += static_cast<int32_t>(from[width]);
+    from += width + 1;
+  }
+}
+
+}  // namespace
+
+void TableSteps::add(SparseTable& table, int64_t shrink_every) {
+  Held& held = held_[table.options().table_id];
+  held.table = &table;
+  held.shrink_every = shrink_every;
+  held.parts.resize(static_cast<size_t>(trainers_));
+}
+
+bool TableSteps::is_item(std::string_view name) {
+  return name.starts_with(kPrefix);
+}
+
+Status TableSteps::keep(int trainer, const RequestItem& item) {
+  int id = 0;
+  llvm::StringRef rest(item.name);
+  rest.consume_front({kPrefix.data(), kPrefix.size()});
+  const auto found = rest.consumeInteger(10, id) ? held_.end() : held_.find(id);
+  const bool is_keys = rest == "@KEYS";
+  if (found == held_.end() || (!is_keys && rest != "@ROWS"))
+    return NotFound("this server has no typed table for '{}' of trainer {}", item.name, trainer);
+  const Held& held = found->second;
+  const Tensor* const tensor = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
+  const int width = held.table->accessor().push_floats() + 1;
+  const bool fits = tensor != nullptr && tensor->initialized() &&
+                    (is_keys ? tensor->dtype() == DType::kInt64 && tensor->rank() == 1
+                             : tensor->dtype() == DType::kFloat32 && tensor->rank() == 2 &&
+                                   tensor->dim(1) == width);
+  if (!fits) {
+    return InvalidArgument("'{}' of trainer {}: expected {}, found {}", item.name, trainer,
+                           is_keys ? std::string("i64(n)") : fmt::format("f32(n, {})", width),
+                           tensor == nullptr ? "no tensor" : describe(*tensor));
+  }
+  const std::lock_guard lock(mutex_);
+  Part& part = found->second.parts[static_cast<size_t>(trainer)];
+  MILLRACE_RETURN_IF_ERROR(copy_value_into(*item.value, is_keys ? part.keys : part.rows));
+  if (is_keys) {
+    part.came = false;
+    return Ok();
+  }
+  const auto* const keys = part.keys.get_if<Tensor>();
+  part.came = keys != nullptr && keys->initialized() && keys->dim(0) == tensor->dim(0);
+  if (part.came) return Ok();
+  return InvalidArgument("'{}' of trainer {} has {} rows, which are not as many as keys", item.name,
+                         trainer, tensor->dim(0));
+}
+
+void TableSteps::drop(int trainer) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, held] : held_) held.parts[static_cast<size_t>(trainer)].came = false;
+}
+
+Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, held] : held_) {
+    Status status = push(held, arrivals);
+    if (status.ok() && held.shrink_every > 0 && step % held.shrink_every == 0)
+      status = held.table->shrink().status();
+    if (!status.ok()) return std::move(status).with_note(fmt::format("in typed table {}", id));
+    for (Part& part : held.parts) part.came = false;
+  }
+  return Ok();
+}
+
+Status TableSteps::push(const Held& held, llvm::ArrayRef<char> arrivals) {
+  const Accessor& accessor = held.table->accessor();
+  const auto width = static_cast<size_t>(accessor.push_floats());
+  Merged merged;
+  std::unordered_map<int64_t, size_t> places;  // looked up only, never walked
+  for (size_t t = 0; t < held.parts.size(); ++t) {
+    const Part& part = held.parts[t];
+    if (arrivals[t] == 0 || !part.came) continue;
+    add_part(*part.keys.get_if<Tensor>(), *part.rows.get_if<Tensor>(), width,
+             static_cast<size_t>(accessor.push_labels()), places, merged);
+  }
+  if (merged.keys.empty()) return Ok();
+  const auto came = static_cast<float>(std::count(arrivals.begin(), arrivals.end(), char{1}));
+  if (accessor.options().kind != AccessorOptions::Kind::kCommMerge && came > 1) {
+    for (size_t row = 0; row < merged.keys.size(); ++row) {
+      for (size_t i = leading(accessor); i < width; ++i)
+        merged.values[row * width + i] *= 1.0F / came;
+    }
+  }
+  MILLRACE_RETURN_IF_ERROR(held.table->push(merged.keys, merged.values.data()));
+  const EntryPolicy::Kind entry = held.table->options().entry.kind;
+  if (entry != EntryPolicy::Kind::kCountFilter && entry != EntryPolicy::Kind::kProbability)
+    return Ok();
+  std::vector<float> nowhere(merged.keys.size() * static_cast<size_t>(accessor.pull_floats()));
+  return held.table->pull(merged.keys, nowhere.data(), merged.accesses);
+}
+
+}  // namespace millrace::ps

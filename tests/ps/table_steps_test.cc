@@ -1,0 +1,177 @@
+#include "ps/table/table_steps.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ps/table/sparse_table.h"
+#include "ps/table/typed_table.h"
+
+// Typed tables in synchronous steps: one push a key with the mean over who came, and a state that
+// snapshots can give back.
+
+namespace millrace::ps {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Floats = std::vector<float>;
+using Keys = std::vector<int64_t>;
+
+constexpr int kTable = 3;
+
+SparseTableOptions embedding(const std::string& entry = "none") {
+  SparseTableOptions options;
+  options.table_id = kTable;
+  options.accessor.embedx_dim = 2;
+  options.accessor.embed_rule.kind = SparseRuleOptions::Kind::kNaive;
+  options.accessor.embed_rule.learning_rate = 1;
+  options.entry = *parse_entry(entry);
+  return options;
+}
+
+Value keys_of(const Keys& keys) {
+  Value value;
+  auto& tensor = value.as<Tensor>();
+  EXPECT_TRUE(tensor.resize(DType::kInt64, {static_cast<int64_t>(keys.size())}).ok());
+  std::copy(keys.begin(), keys.end(), tensor.data<int64_t>());
+  return value;
+}
+
+Value rows_of(const Floats& numbers, int64_t width) {
+  Value value;
+  auto& tensor = value.as<Tensor>();
+  EXPECT_TRUE(
+      tensor.resize(DType::kFloat32, {static_cast<int64_t>(numbers.size()) / width, width}).ok());
+  std::copy(numbers.begin(), numbers.end(), tensor.data<float>());
+  return value;
+}
+
+class TableSteps_ : public ::testing::Test {
+ protected:
+  void make(const SparseTableOptions& options, int64_t shrink_every = 0) {
+    auto table = SparseTable::create(options);
+    ASSERT_TRUE(table.ok()) << table.status().to_string();
+    table_ = *std::move(table);
+    steps_.add(*table_, shrink_every);
+  }
+  Status keep(int trainer, const Keys& keys, const Floats& rows, int64_t width) {
+    const Value k = keys_of(keys);
+    const Value r = rows_of(rows, width);
+    MILLRACE_RETURN_IF_ERROR(steps_.keep(trainer, {table_keys_item(kTable), &k, nullptr}));
+    return steps_.keep(trainer, {table_rows_item(kTable), &r, nullptr});
+  }
+  Floats pull(const Keys& keys) {
+    Floats rows(keys.size() * static_cast<size_t>(table_->accessor().pull_floats()));
+    EXPECT_TRUE(table_->pull(keys, rows.data(), {}, false).ok());
+    return rows;
+  }
+
+  TableSteps steps_{3};
+  std::unique_ptr<SparseTable> table_;
+};
+
+TEST_F(TableSteps_, AKeyGetsTheMeanOverWhoCame) {
+  make(embedding());
+  ASSERT_TRUE(keep(0, {7, 9}, {2, 4, 1, 6, 8, 1}, 3).ok());
+  ASSERT_TRUE(keep(1, {9}, {2, 2, 1}, 3).ok());
+  ASSERT_TRUE(keep(2, {7}, {100, 100, 1}, 3).ok());
+  const std::vector<char> two_came{1, 1, 0};
+  ASSERT_TRUE(steps_.apply(two_came, 1).ok());
+  EXPECT_THAT(pull({7, 9}), ElementsAre(-1, -2, -4, -5));
+  ASSERT_TRUE(steps_.apply(two_came, 2).ok());  // nothing is left of the step before
+  EXPECT_THAT(pull({7, 9}), ElementsAre(-1, -2, -4, -5));
+}
+
+TEST_F(TableSteps_, WhoIsDroppedCountsForNothing) {
+  make(embedding());
+  ASSERT_TRUE(keep(0, {7}, {2, 4, 1}, 3).ok());
+  ASSERT_TRUE(keep(1, {7}, {10, 10, 1}, 3).ok());
+  steps_.drop(1);
+  const std::vector<char> all{1, 1, 0};
+  ASSERT_TRUE(steps_.apply(all, 1).ok());
+  EXPECT_THAT(pull({7}), ElementsAre(-1, -2));
+}
+
+TEST_F(TableSteps_, AccessesCountWhenTheStepIsApplied) {
+  make(embedding("count_filter_entry:3"));
+  const std::vector<char> one{1, 0, 0};
+  for (int step = 1; step <= 2; ++step) {
+    ASSERT_TRUE(keep(0, {7}, {1, 1, 2}, 3).ok());  // two accesses
+    ASSERT_TRUE(steps_.apply(one, step).ok());
+    EXPECT_THAT(pull({7}), ElementsAre(0, 0)) << step;
+    EXPECT_EQ(table_->size(), step == 1 ? 0 : 1);
+  }
+  ASSERT_TRUE(keep(0, {7}, {1, 1, 1}, 3).ok());
+  ASSERT_TRUE(steps_.apply(one, 3).ok());
+  EXPECT_THAT(pull({7}), ElementsAre(-1, -1));
+}
+
+TEST_F(TableSteps_, ShowsAndClicksAreAddedUpAndFade) {
+  SparseTableOptions options = embedding();
+  options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
+  options.accessor.fea_dim = 5;
+  options.accessor.show_click_decay_rate = 0.5F;
+  options.accessor.delete_threshold = 0.25F;
+  make(options, 2);
+  const std::vector<char> two{1, 1, 0};
+  const Floats row{8, 4, 2, 0, 0, 0, 1};  // slot, show, click, gradients, accesses
+  ASSERT_TRUE(keep(0, {7}, row, 7).ok());
+  ASSERT_TRUE(keep(1, {7}, row, 7).ok());
+  ASSERT_TRUE(steps_.apply(two, 1).ok());
+  const Floats before = pull({7});
+  EXPECT_EQ(before[0], 8);
+  EXPECT_EQ(before[1], 4);
+  ASSERT_TRUE(steps_.apply(two, 2).ok());  // the end of a day
+  EXPECT_EQ(pull({7})[0], 4);
+  for (int step = 3; step <= 12; ++step) ASSERT_TRUE(steps_.apply(two, step).ok());
+  EXPECT_EQ(table_->size(), 0);
+}
+
+TEST_F(TableSteps_, WhatDoesNotFitIsRefused) {
+  make(embedding());
+  const Value keys = keys_of({1, 2});
+  const Value rows = rows_of({1, 1, 1}, 3);
+  const Value narrow = rows_of({1, 1}, 2);
+  const auto message = [&](const std::string& name, const Value* value) {
+    return steps_.keep(1, {name, value, nullptr}).message();
+  };
+  EXPECT_THAT(message(table_rows_item(kTable), &keys), HasSubstr("expected f32(n, 3), found"));
+  EXPECT_THAT(message(table_keys_item(kTable), &rows), HasSubstr("expected i64(n), found"));
+  EXPECT_THAT(message(table_rows_item(kTable), &narrow), HasSubstr("f32(n, 3)"));
+  EXPECT_THAT(message(table_rows_item(4), &rows), HasSubstr("no typed table"));
+  EXPECT_THAT(message("@TABLE@3@OTHER", &rows), HasSubstr("no typed table"));
+  ASSERT_TRUE(steps_.keep(1, {table_keys_item(kTable), &keys, nullptr}).ok());
+  EXPECT_THAT(message(table_rows_item(kTable), &rows), HasSubstr("not as many as keys"));
+}
+
+TEST(SparseTableState, ComesBackWithKeysThatWait) {
+  const auto table = *SparseTable::create(embedding("count_filter_entry:4"));
+  Floats rows(4);
+  ASSERT_TRUE(table->pull(Keys{5, 6}, rows.data(), std::vector<int32_t>{4, 3}).ok());
+  ASSERT_TRUE(table->push(Keys{5}, Floats{1, 2}.data()).ok());
+  auto state = table->state();
+  ASSERT_TRUE(state.ok()) << state.status().to_string();
+
+  const auto other = *SparseTable::create(embedding("count_filter_entry:4"));
+  ASSERT_TRUE(other->pull(Keys{8}, rows.data(), std::vector<int32_t>{9}).ok());
+  ASSERT_TRUE(other->set_state(*state).ok());
+  EXPECT_EQ(other->size(), 1);
+  ASSERT_TRUE(other->pull(Keys{5, 6}, rows.data()).ok());  // the fourth access of 6
+  EXPECT_THAT(rows, ElementsAre(-1, -2, 0, 0));
+  EXPECT_EQ(other->size(), 2);
+  ASSERT_TRUE(other->clear().ok());
+  EXPECT_EQ(other->size(), 0);
+}
+
+TEST(SparseTableState, OfAnotherTableIsRefused) {
+  const auto table = *SparseTable::create(embedding());
+  ASSERT_TRUE(table->push(Keys{5}, Floats{1, 2}.data()).ok());
+  SparseTableOptions wide = embedding();
+  wide.accessor.embedx_dim = 4;
+  const auto other = *SparseTable::create(wide);
+  EXPECT_THAT(other->set_state(*table->state()).message(), HasSubstr("'rows'"));
+  EXPECT_THAT(other->set_state({}).message(), HasSubstr("found nothing"));
+}
+
+}  // namespace
+}  // namespace millrace::ps

@@ -1,0 +1,102 @@
+#include "transpiler/distribute/typed_tables.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/read_program.h"
+
+// An embedding leaves its program: look-ups and pushes name a typed table, and the facts that
+// tables need are read off.
+
+namespace millrace::transpiler {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* kVars = R"(
+  persist emb: f32(100, 4)
+  persist rate: f32(1)
+  var ids: i64(-1, 1)
+  var more: i64(-1, 1)
+  var a: f32(-1, 4)
+  var b: f32(-1, 4)
+  var a@GRAD: f32(-1, 4)
+  var b@GRAD: f32(-1, 4)
+  var emb@GRAD@0: selected_rows(f32(100, 4))
+  var emb@GRAD@1: selected_rows(f32(100, 4))
+  var emb@GRAD: selected_rows(f32(100, 4))
+)";
+
+std::string main_text(const std::string& between = "", const std::string& grad = "emb@GRAD") {
+  return std::string("# millrace program 1\n\nblock 0 {") + kVars + R"(
+  lookup_table_v2 Ids=ids W=emb -> Out=a {padding_idx: -1L}
+  lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: -1L}
+  lookup_table_v2_grad Ids=more W=emb Out@GRAD=b@GRAD -> W@GRAD=emb@GRAD@0 {is_sparse: true}
+  lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD@1 {is_sparse: true}
+  sum X=emb@GRAD@0, emb@GRAD@1 -> Out=emb@GRAD
+)" + between + "  sgd Param=emb Grad=" +
+         grad + " LearningRate=rate -> ParamOut=emb\n}\n";
+}
+
+constexpr const char* kStartup = R"(# millrace program 1
+
+block 0 {
+  persist emb: f32(100, 4)
+  persist rate: f32(1)
+  uniform_random -> Out=emb {shape: [100L, 4L], seed: 3, min: -0.5, max: 0.5}
+  fill_constant -> Out=rate {shape: [1L], value: 0.25}
+}
+)";
+
+std::unique_ptr<Program> read(const std::string& text) {
+  auto program = read_program_bytes(text, "test", {});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return *std::move(program);
+}
+
+TEST(TypedTables, LookupsAndGradientsBecomeTwoOps) {
+  const auto main = read(main_text());
+  const auto startup = read(kStartup);
+  const auto facts = use_typed_table(*main, *startup, {"emb", 2, "", "", false});
+  ASSERT_TRUE(facts.ok()) << facts.status().to_string();
+  EXPECT_EQ(facts->height, 100);
+  EXPECT_EQ(facts->width, 4);
+  EXPECT_EQ(facts->optimizer, "sgd");
+  EXPECT_EQ(facts->learning_rate, 0.25);
+  EXPECT_EQ(facts->initializer, "uniform_random&3&-0.5&0.5");
+  std::vector<std::string> types;
+  for (const Op& op : main->root().ops()) types.push_back(op.type().str());
+  EXPECT_THAT(types, ElementsAre("fill_constant", "fill_constant", "distributed_lookup_table",
+                                 "distributed_push_sparse"));
+  const Op& push = main->root().back();
+  EXPECT_THAT(push.input("Ids"), ElementsAre("more", "ids"));
+  EXPECT_THAT(push.output("Outputs"), ElementsAre("b@GRAD", "a@GRAD"));
+  EXPECT_EQ(main->root().find_var("emb@GRAD"), nullptr);
+  EXPECT_NE(startup->root().last_writer("emb"), nullptr);
+}
+
+TEST(TypedTables, WhatServersCannotDoIsRefused) {
+  const auto message = [](const std::string& text, const std::string& startup,
+                          const TypedTableUse& use) {
+    const auto main = read(text);
+    const auto start = read(startup);
+    return use_typed_table(*main, *start, use).status().message();
+  };
+  const std::string clip = "  clip X=emb@GRAD -> Out=emb@GRAD@1 {min: -1.0, max: 1.0}\n";
+  EXPECT_THAT(message(main_text(clip, "emb@GRAD@1"), kStartup, {"emb", 0, "", "", false}),
+              HasSubstr("passes through 'clip'"));
+  EXPECT_THAT(message(main_text("  scale X=rate -> Out=rate {scale: 0.5}\n"), kStartup,
+                      {"emb", 0, "", "", false}),
+              HasSubstr("'rate' is computed by the program"));
+  EXPECT_THAT(message(main_text("  scale X=emb -> Out=a {scale: 0.5}\n"), kStartup,
+                      {"emb", 0, "", "", false}),
+              HasSubstr("a 'scale' reads it"));
+  EXPECT_THAT(message(main_text(), kStartup, {"other", 0, "", "", false}),
+              HasSubstr("'other' has 0 lookups"));
+  EXPECT_THAT(message(main_text(), kStartup, {"emb", 0, "shown", "clicked", false}),
+              HasSubstr("'shown', which the program lacks"));
+}
+
+}  // namespace
+}  // namespace millrace::transpiler

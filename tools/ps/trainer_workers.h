@@ -1,0 +1,67 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+#include "ps/communicator/communicator.h"
+#include "tools/ps/trainer_stats.h"
+
+namespace millrace::tools {
+
+/// Threads of one asynchronous trainer that run steps side by side, with one communicator. Each has
+/// its own variables: what the servers send is taken over between two of its steps, so that no step
+/// sees a parameter change. Source: spec/fleet.md section 14, spec/ps_runtime.md section 5.
+///
+/// Thread-safety: run() and leave() of different workers at once.
+class TrainerWorkers {
+ public:
+  /// Prepares the program for one worker: its number and scope.
+  using Prepare =
+      std::function<StatusOr<std::unique_ptr<executor::PreparedProgram>>(int worker, Scope& scope)>;
+  /// \param program       whose persistable variables each worker gets copies of
+  /// \param scope         holds them, and what the communicator receives; must outlive the result
+  /// \param communicator  null: the program's ops send and receive
+  /// Errors: those of prepare; kResource.
+  static StatusOr<std::unique_ptr<TrainerWorkers>> create(int count, const Program& program,
+                                                          Scope& scope,
+                                                          ps::Communicator* communicator,
+                                                          const Prepare& prepare);
+
+  [[nodiscard]] int count() const { return static_cast<int>(workers_.size()); }
+  /// One step of one worker. Errors: those of the ops and the communicator.
+  Status run(int worker, const executor::NamedValues& feeds,
+             const std::vector<std::string>& fetches, std::vector<Value>& values);
+  /// A worker runs no more steps: the others do not wait for it.
+  Status leave();
+  /// Copies what no server holds from the first worker to the scope.
+  Status finish();
+
+  void observe(ps::CallTrace* trace);
+  [[nodiscard]] double send_seconds() const;
+  [[nodiscard]] double wait_seconds() const;
+
+ private:
+  struct Worker {
+    Scope scope;
+    std::unique_ptr<executor::PreparedProgram> prepared;
+    TransferClock clock;
+    int64_t receives = 0;  ///< of the communicator when its values were taken last
+  };
+  TrainerWorkers() = default;
+  Status take_received(Worker& worker);
+
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::string> names_;     ///< persistable variables
+  std::vector<std::string> received_;  ///< those that the communicator receives
+  Scope* scope_ = nullptr;
+  ps::Communicator* communicator_ = nullptr;
+  std::mutex taking_;  ///< guards the received variables of scope_
+};
+
+}  // namespace millrace::tools
