@@ -23,8 +23,8 @@ SparseTableOptions embedding(const std::string& entry = "none") {
   SparseTableOptions options;
   options.table_id = kTable;
   options.accessor.embedx_dim = 2;
-  options.accessor.embed_rule.kind = SparseRuleOptions::Kind::kNaive;
-  options.accessor.embed_rule.learning_rate = 1;
+  options.accessor.embedx_rule.kind = SparseRuleOptions::Kind::kNaive;
+  options.accessor.embedx_rule.learning_rate = 1;
   options.entry = *parse_entry(entry);
   return options;
 }
@@ -46,7 +46,7 @@ Value rows_of(const Floats& numbers, int64_t width) {
   return value;
 }
 
-class TableSteps_ : public ::testing::Test {
+class StepsOfTables : public ::testing::Test {
  protected:
   void make(const SparseTableOptions& options, int64_t shrink_every = 0) {
     auto table = SparseTable::create(options);
@@ -70,7 +70,7 @@ class TableSteps_ : public ::testing::Test {
   std::unique_ptr<SparseTable> table_;
 };
 
-TEST_F(TableSteps_, AKeyGetsTheMeanOverWhoCame) {
+TEST_F(StepsOfTables, AKeyGetsTheMeanOverWhoCame) {
   make(embedding());
   ASSERT_TRUE(keep(0, {7, 9}, {2, 4, 1, 6, 8, 1}, 3).ok());
   ASSERT_TRUE(keep(1, {9}, {2, 2, 1}, 3).ok());
@@ -82,7 +82,7 @@ TEST_F(TableSteps_, AKeyGetsTheMeanOverWhoCame) {
   EXPECT_THAT(pull({7, 9}), ElementsAre(-1, -2, -4, -5));
 }
 
-TEST_F(TableSteps_, WhoIsDroppedCountsForNothing) {
+TEST_F(StepsOfTables, WhoIsDroppedCountsForNothing) {
   make(embedding());
   ASSERT_TRUE(keep(0, {7}, {2, 4, 1}, 3).ok());
   ASSERT_TRUE(keep(1, {7}, {10, 10, 1}, 3).ok());
@@ -92,7 +92,7 @@ TEST_F(TableSteps_, WhoIsDroppedCountsForNothing) {
   EXPECT_THAT(pull({7}), ElementsAre(-1, -2));
 }
 
-TEST_F(TableSteps_, AccessesCountWhenTheStepIsApplied) {
+TEST_F(StepsOfTables, AccessesCountWhenTheStepIsApplied) {
   make(embedding("count_filter_entry:3"));
   const std::vector<char> one{1, 0, 0};
   for (int step = 1; step <= 2; ++step) {
@@ -106,7 +106,7 @@ TEST_F(TableSteps_, AccessesCountWhenTheStepIsApplied) {
   EXPECT_THAT(pull({7}), ElementsAre(-1, -1));
 }
 
-TEST_F(TableSteps_, ShowsAndClicksAreAddedUpAndFade) {
+TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
   SparseTableOptions options = embedding();
   options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
   options.accessor.fea_dim = 5;
@@ -127,7 +127,7 @@ TEST_F(TableSteps_, ShowsAndClicksAreAddedUpAndFade) {
   EXPECT_EQ(table_->size(), 0);
 }
 
-TEST_F(TableSteps_, WhatDoesNotFitIsRefused) {
+TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
   make(embedding());
   const Value keys = keys_of({1, 2});
   const Value rows = rows_of({1, 1, 1}, 3);

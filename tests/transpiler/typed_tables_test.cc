@@ -23,20 +23,20 @@ constexpr const char* kVars = R"(
   var b: f32(-1, 4)
   var a@GRAD: f32(-1, 4)
   var b@GRAD: f32(-1, 4)
-  var emb@GRAD@0: selected_rows(f32(100, 4))
-  var emb@GRAD@1: selected_rows(f32(100, 4))
-  var emb@GRAD: selected_rows(f32(100, 4))
+  var emb@GRAD@0: selected_rows f32(100, 4)
+  var emb@GRAD@1: selected_rows f32(100, 4)
+  var emb@GRAD: selected_rows f32(100, 4)
 )";
 
 std::string main_text(const std::string& between = "", const std::string& grad = "emb@GRAD") {
   return std::string("# millrace program 1\n\nblock 0 {") + kVars + R"(
-  lookup_table_v2 Ids=ids W=emb -> Out=a {padding_idx: -1L}
-  lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: -1L}
+  lookup_table_v2 Ids=ids W=emb -> Out=a {padding_idx: -1l}
+  lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: -1l}
   lookup_table_v2_grad Ids=more W=emb Out@GRAD=b@GRAD -> W@GRAD=emb@GRAD@0 {is_sparse: true}
   lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD@1 {is_sparse: true}
   sum X=emb@GRAD@0, emb@GRAD@1 -> Out=emb@GRAD
-)" + between + "  sgd Param=emb Grad=" +
-         grad + " LearningRate=rate -> ParamOut=emb\n}\n";
+)" + between +
+         "  sgd Param=emb Grad=" + grad + " LearningRate=rate -> ParamOut=emb\n}\n";
 }
 
 constexpr const char* kStartup = R"(# millrace program 1
@@ -44,8 +44,8 @@ constexpr const char* kStartup = R"(# millrace program 1
 block 0 {
   persist emb: f32(100, 4)
   persist rate: f32(1)
-  uniform_random -> Out=emb {shape: [100L, 4L], seed: 3, min: -0.5, max: 0.5}
-  fill_constant -> Out=rate {shape: [1L], value: 0.25}
+  uniform_random -> Out=emb {shape: [100l, 4l], seed: 3, min: -0.5, max: 0.5}
+  fill_constant -> Out=rate {shape: [1l], value: 0.25}
 }
 )";
 
