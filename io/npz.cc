@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -89,6 +90,14 @@ StatusOr<std::string> member_name(const zip_stat_t& stat) {
 // ---- conventions
 
 using Tensors = std::map<std::string, Tensor>;
+using Names = std::set<std::string>;
+
+template <typename Members>
+Names names_of(const Members& members) {
+  Names names;
+  for (const auto& [name, member] : members) names.insert(name);
+  return names;
+}
 
 // The member, taken out; not initialized if there is none.
 Tensor take(Tensors& members, const std::string& name) {
@@ -194,23 +203,25 @@ StatusOr<Value> take_array(Tensors& members, const std::string& name) {
 }
 
 // "x" for "x.length", for "x.0", and for "x.7" beside "x.length"; empty for other names.
-std::string array_of(const Tensors& members, const std::string& name) {
+template <typename Members>
+std::string array_of(const Members& members, const Names& all, const std::string& name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos) return {};
   const std::string tail = name.substr(dot + 1);
   std::string array = name.substr(0, dot);
-  if (members.contains(array)) return {};
+  if (all.contains(array)) return {};
   if (tail == "length" || tail == "0") return array;
   const bool number = !tail.empty() && tail.find_first_not_of("0123456789") == std::string::npos;
   return number && members.contains(array + ".length") ? array : std::string();
 }
 
-StatusOr<std::map<std::string, Value>> to_values(Tensors members) {
+// \param all  names of the whole archive, of which members may be a part
+StatusOr<std::map<std::string, Value>> to_values(Tensors members, const Names& all) {
   std::map<std::string, Value> values;
   while (!members.empty()) {
     // Companions sort behind their array, except those of tensor arrays.
     std::string name = members.begin()->first;
-    if (const std::string array = array_of(members, name); !array.empty()) {
+    if (const std::string array = array_of(members, all, name); !array.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(values[array], take_array(members, array));
     } else if (members.contains(name + ".rows")) {
       MILLRACE_ASSIGN_OR_RETURN(values[name], take_rows(members, name));
@@ -221,110 +232,233 @@ StatusOr<std::map<std::string, Value>> to_values(Tensors members) {
   return values;
 }
 
-// ---- writing
-
-struct ZipSourceFree {
-  void operator()(zip_source_t* source) const { zip_source_free(source); }
+struct Member {
+  uint64_t index = 0;
+  zip_stat_t stat = {};
 };
 
-class NpzWriter {
- public:
-  // Bytes must live until finish().
-  Status add(const std::string& name, const Tensor& tensor) {
-    if (tensor.layout() != nullptr) {
-      Tensor plain;
-      MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, plain));
-      return add(name, plain);
-    }
-    parts_.push_back({name + ".npy", npy_header(tensor)});
-    std::string& bytes = parts_.back().bytes;
-    bytes.append(reinterpret_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes()));
-    return Ok();
+// The table of an archive, checked against the limits.
+StatusOr<std::map<std::string, Member>> read_table(zip_t* archive, uint64_t file_bytes,
+                                                   const NpzLimits& limits) {
+  const uint64_t max_total = max_unpacked(limits, file_bytes);
+  const zip_int64_t count = zip_get_num_entries(archive, 0);
+  if (count > limits.max_members) {
+    return Status(StatusCode::kResource,
+                  fmt::format("{} members, more than the limit of {}", count, limits.max_members));
   }
-  Status add_integers(const std::string& name, llvm::ArrayRef<int64_t> values, bool scalar) {
-    Tensor tensor;
-    const Dims dims = scalar ? Dims{} : Dims{static_cast<int64_t>(values.size())};
-    MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, dims));
-    std::copy(values.begin(), values.end(), tensor.data<int64_t>());
-    return add(name, tensor);
-  }
-  Status add_tensor(const std::string& name, const Tensor& tensor) {
-    MILLRACE_RETURN_IF_ERROR(add(name, tensor));
-    if (tensor.dtype() == DType::kBfloat16) {
-      constexpr std::string_view kText = "bfloat16";
-      Tensor text;
-      MILLRACE_RETURN_IF_ERROR(text.resize(DType::kUint8, {static_cast<int64_t>(kText.size())}));
-      std::memcpy(text.raw(), kText.data(), kText.size());
-      MILLRACE_RETURN_IF_ERROR(add(name + ".dtype", text));
+  std::map<std::string, Member> members;
+  uint64_t total = 0;
+  for (zip_uint64_t i = 0; i < static_cast<zip_uint64_t>(count); ++i) {
+    Member member;
+    member.index = i;
+    zip_stat_init(&member.stat);
+    constexpr zip_uint64_t kNeeded = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
+    if (zip_stat_index(archive, i, 0, &member.stat) != 0 ||
+        (member.stat.valid & kNeeded) != kNeeded)
+      return InvalidData("member {}: no name or size", i);
+    total += std::min<uint64_t>(member.stat.size, std::numeric_limits<uint64_t>::max() - total);
+    if (total > max_total) {
+      return Status(StatusCode::kResource,
+                    fmt::format("more than {} bytes unpacked from {}", max_total, file_bytes));
     }
-    for (size_t i = 0; i < tensor.lod().size(); ++i) {
-      MILLRACE_RETURN_IF_ERROR(
-          add_integers(fmt::format("{}.lod{}", name, i), tensor.lod().level(i), false));
-    }
-    return Ok();
+    StatusOr<std::string> name = member_name(member.stat);
+    if (!name.ok())
+      return InvalidData("member '{}': {}", member.stat.name, name.status().message());
+    if (!members.try_emplace(*name, member).second)
+      return InvalidData("member '{}': it stands in the archive twice", member.stat.name);
   }
+  return members;
+}
 
-  StatusOr<std::string> finish() {
-    // libzip deletes archives without members; this is the record that ends every archive.
-    constexpr size_t kEndRecord = 22;
-    if (parts_.empty()) return "PK\x05\x06" + std::string(kEndRecord - 4, '\0');
-    zip_error_t error;
-    zip_error_init(&error);
-    zip_source_t* const sink = zip_source_buffer_create(nullptr, 0, 0, &error);
-    if (sink == nullptr) return fail(zip_error_strerror(&error));
-    const std::unique_ptr<zip_source_t, ZipSourceFree> keeper(sink);
-    Zip archive(zip_open_from_source(sink, ZIP_CREATE | ZIP_TRUNCATE, &error));
-    if (archive == nullptr) return fail(zip_error_strerror(&error));
-    zip_source_keep(sink);  // closing the archive gives up one reference
-    for (const Part& part : parts_) {
-      zip_source_t* const source =
-          zip_source_buffer(archive.get(), part.bytes.data(), part.bytes.size(), 0);
-      if (source == nullptr) return fail(zip_strerror(archive.get()));
-      const zip_int64_t index =
-          zip_file_add(archive.get(), part.name.c_str(), source, ZIP_FL_ENC_UTF_8);
-      if (index < 0) {
-        zip_source_free(source);
-        return fail(zip_strerror(archive.get()));
-      }
-      const auto at = static_cast<zip_uint64_t>(index);
-      zip_set_file_compression(archive.get(), at, ZIP_CM_STORE, 0);
-      // 1 January 1980, the first moment that an archive can state
-      zip_file_set_dostime(archive.get(), at, 0, (1U << 5U) | 1U, 0);
-    }
-    if (zip_close(archive.get()) != 0) return fail(zip_strerror(archive.get()));
-    (void)archive.release();
-    return read_back(sink);
-  }
+StatusOr<Tensor> unpack(zip_t* archive, const Member& member) {
+  StatusOr<Tensor> tensor = unpack(archive, member.index, member.stat);
+  if (tensor.ok()) return tensor;
+  return Status(tensor.status().code(),
+                fmt::format("member '{}': {}", member.stat.name, tensor.status().message()));
+}
 
- private:
-  struct Part {
-    std::string name;
-    std::string bytes;
+// Takes out a name and those of its dtype and LoD.
+void take_names(Names& names, const std::string& name, std::vector<std::string>& to) {
+  const auto take = [&](const std::string& one) {
+    if (names.erase(one) == 0) return false;
+    to.push_back(one);
+    return true;
   };
-  static Status fail(const char* text) { return Internal("writing an npz archive: {}", text); }
-
-  static StatusOr<std::string> read_back(zip_source_t* source) {
-    zip_stat_t stat;
-    zip_stat_init(&stat);
-    if (zip_source_stat(source, &stat) != 0 || zip_source_open(source) != 0)
-      return fail(zip_error_strerror(zip_source_error(source)));
-    std::string bytes(stat.size, '\0');
-    const zip_int64_t got = zip_source_read(source, bytes.data(), bytes.size());
-    zip_source_close(source);
-    if (got != static_cast<zip_int64_t>(bytes.size())) return fail("cannot read it back");
-    return bytes;
+  take(name);
+  take(name + ".dtype");
+  for (size_t level = 0; take(fmt::format("{}.lod{}", name, level)); ++level) {
   }
+}
 
-  std::vector<Part> parts_;
+// Takes out the names of the elements of an array. Without a length the first gap ends it.
+void take_array_names(Names& names, const std::string& name, std::vector<std::string>& to) {
+  const std::string length = name + ".length";
+  const bool stated = names.erase(length) > 0;
+  if (stated) to.push_back(length);
+  const std::string prefix = name + ".";
+  std::vector<std::string> elements;
+  for (auto it = names.lower_bound(prefix); it != names.end() && it->starts_with(prefix); ++it) {
+    const std::string tail = it->substr(prefix.size());
+    const bool number = !tail.empty() && tail.find_first_not_of("0123456789") == std::string::npos;
+    if (number) elements.push_back(*it);
+  }
+  if (stated) {
+    for (const std::string& element : elements) take_names(names, element, to);
+    return;
+  }
+  for (size_t i = 0; names.contains(fmt::format("{}.{}", name, i)); ++i)
+    take_names(names, fmt::format("{}.{}", name, i), to);
+}
+
+// Which members make up each value; the names are those that to_values() gives.
+std::map<std::string, std::vector<std::string>> group_members(const Names& all) {
+  Names names = all;
+  std::map<std::string, std::vector<std::string>> groups;
+  while (!names.empty()) {
+    const std::string name = *names.begin();
+    const std::string array = array_of(names, all, name);
+    std::vector<std::string>& group = groups[array.empty() ? name : array];
+    if (!array.empty()) {
+      take_array_names(names, array, group);
+      continue;
+    }
+    if (names.erase(name + ".rows") > 0) {
+      group.push_back(name + ".rows");
+      if (names.erase(name + ".height") > 0) group.push_back(name + ".height");
+    }
+    take_names(names, name, group);
+  }
+  return groups;
+}
+
+}  // namespace
+
+struct NpzFile::Parts {
+  std::string path;
+  Zip archive;
+  std::map<std::string, Member> members;
+  Names names;  // of the members
+  std::map<std::string, std::vector<std::string>> values;
 };
 
-Status add_value(NpzWriter& writer, const std::string& name, const Value& value) {
+NpzFile::NpzFile(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+NpzFile::NpzFile(NpzFile&& other) noexcept = default;
+NpzFile& NpzFile::operator=(NpzFile&& other) noexcept = default;
+NpzFile::~NpzFile() = default;
+
+StatusOr<NpzFile> NpzFile::open(const std::string& path, const NpzLimits& limits) {
+  auto parts = std::make_unique<Parts>();
+  parts->path = path;
+  // Refuses what is no regular file, and tells how much there is to unpack.
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource file, ByteSource::open(path));
+  MILLRACE_ASSIGN_OR_RETURN(parts->archive, open_zip(path));
+  StatusOr<std::map<std::string, Member>> members =
+      read_table(parts->archive.get(), file.size(), limits);
+  if (!members.ok()) return std::move(members).status().in_file(path);
+  parts->members = *std::move(members);
+  parts->names = names_of(parts->members);
+  parts->values = group_members(parts->names);
+  return NpzFile(std::move(parts));
+}
+
+std::vector<std::string> NpzFile::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, members] : parts_->values) names.push_back(name);
+  return names;
+}
+
+uint64_t NpzFile::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [name, member] : parts_->members) sum += member.stat.size;
+  return sum;
+}
+
+StatusOr<Value> NpzFile::load(const std::string& name) const {
+  const auto found = parts_->values.find(name);
+  if (found == parts_->values.end()) return NotFound("no value '{}'", name).in_file(parts_->path);
+  Tensors tensors;
+  for (const std::string& member : found->second) {
+    StatusOr<Tensor> tensor = unpack(parts_->archive.get(), parts_->members.at(member));
+    if (!tensor.ok()) return std::move(tensor).status().in_file(parts_->path);
+    tensors[member] = *std::move(tensor);
+  }
+  StatusOr<std::map<std::string, Value>> values = to_values(std::move(tensors), parts_->names);
+  if (!values.ok()) return std::move(values).status().in_file(parts_->path);
+  const auto value = values->find(name);
+  if (values->size() != 1 || value == values->end()) {
+    return InvalidData("member '{}': its companions do not fit", found->second.front())
+        .in_file(parts_->path);
+  }
+  return std::move(value->second);
+}
+
+StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const NpzLimits& limits) {
+  MILLRACE_ASSIGN_OR_RETURN(const ByteSource file, ByteSource::open(path));
+  MILLRACE_ASSIGN_OR_RETURN(const Zip archive, open_zip(path));
+  StatusOr<std::map<std::string, Member>> members = read_table(archive.get(), file.size(), limits);
+  if (!members.ok()) return std::move(members).status().in_file(path);
+  Tensors tensors;
+  for (const auto& [name, member] : *members) {
+    StatusOr<Tensor> tensor = unpack(archive.get(), member);
+    if (!tensor.ok()) return std::move(tensor).status().in_file(path);
+    tensors[name] = *std::move(tensor);
+  }
+  return tensors;
+}
+
+StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
+                                                   const NpzLimits& limits) {
+  MILLRACE_ASSIGN_OR_RETURN(Tensors members, read_npz(path, limits));
+  const Names all = names_of(members);
+  StatusOr<std::map<std::string, Value>> values = to_values(std::move(members), all);
+  if (!values.ok()) return std::move(values).status().in_file(path);
+  return values;
+}
+
+Status NpzStream::add_array(const std::string& name, const Tensor& tensor) {
+  if (tensor.layout() != nullptr) {
+    Tensor plain;
+    MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, plain));
+    return add_array(name, plain);
+  }
+  const std::string header = npy_header(tensor);
+  const std::string_view pieces[] = {
+      header, {reinterpret_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes())}};
+  return zip_.add(name + ".npy", pieces);
+}
+
+Status NpzStream::add_integers(const std::string& name, llvm::ArrayRef<int64_t> values,
+                               bool scalar) {
+  Tensor tensor;
+  const Dims dims = scalar ? Dims{} : Dims{static_cast<int64_t>(values.size())};
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, dims));
+  std::copy(values.begin(), values.end(), tensor.data<int64_t>());
+  return add_array(name, tensor);
+}
+
+Status NpzStream::add_tensor(const std::string& name, const Tensor& tensor) {
+  MILLRACE_RETURN_IF_ERROR(add_array(name, tensor));
+  if (tensor.dtype() == DType::kBfloat16) {
+    constexpr std::string_view kText = "bfloat16";
+    Tensor text;
+    MILLRACE_RETURN_IF_ERROR(text.resize(DType::kUint8, {static_cast<int64_t>(kText.size())}));
+    std::memcpy(text.raw(), kText.data(), kText.size());
+    MILLRACE_RETURN_IF_ERROR(add_array(name + ".dtype", text));
+  }
+  for (size_t i = 0; i < tensor.lod().size(); ++i) {
+    MILLRACE_RETURN_IF_ERROR(
+        add_integers(fmt::format("{}.lod{}", name, i), tensor.lod().level(i), false));
+  }
+  return Ok();
+}
+
+Status NpzStream::add(const std::string& name, const Value& value) {
   if (!value.initialized()) return Ok();
-  if (const auto* const tensor = value.get_if<Tensor>()) return writer.add_tensor(name, *tensor);
+  if (const auto* const tensor = value.get_if<Tensor>()) return add_tensor(name, *tensor);
   if (const auto* const rows = value.get_if<SelectedRows>()) {
-    MILLRACE_RETURN_IF_ERROR(writer.add_tensor(name, rows->value));
-    MILLRACE_RETURN_IF_ERROR(writer.add_integers(name + ".rows", rows->rows, false));
-    return writer.add_integers(name + ".height", rows->height, true);
+    MILLRACE_RETURN_IF_ERROR(add_tensor(name, rows->value));
+    MILLRACE_RETURN_IF_ERROR(add_integers(name + ".rows", rows->rows, false));
+    return add_integers(name + ".height", rows->height, true);
   }
   if (const auto* const array = value.get_if<TensorArray>()) {
     // readers of the archive count on a member for every element, even one that was never written
@@ -332,66 +466,22 @@ Status add_value(NpzWriter& writer, const std::string& name, const Value& value)
     for (size_t i = 0; i < array->size(); ++i) {
       const Tensor& element = (*array)[i];
       MILLRACE_RETURN_IF_ERROR(
-          writer.add_tensor(fmt::format("{}.{}", name, i), element.initialized() ? element : gap));
+          add_tensor(fmt::format("{}.{}", name, i), element.initialized() ? element : gap));
     }
-    return writer.add_integers(name + ".length", static_cast<int64_t>(array->size()), true);
+    return add_integers(name + ".length", static_cast<int64_t>(array->size()), true);
   }
   return InvalidData("'{}' is {}, which an npz archive cannot hold", name, describe(value));
 }
 
-}  // namespace
-
-StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const NpzLimits& limits) {
-  // Refuses what is no regular file, and tells how much there is to unpack.
-  MILLRACE_ASSIGN_OR_RETURN(const ByteSource file, ByteSource::open(path));
-  const uint64_t max_total = max_unpacked(limits, file.size());
-  MILLRACE_ASSIGN_OR_RETURN(const Zip archive, open_zip(path));
-  const zip_int64_t count = zip_get_num_entries(archive.get(), 0);
-  if (count > limits.max_members) {
-    return Status(StatusCode::kResource,
-                  fmt::format("{} members, more than the limit of {}", count, limits.max_members))
-        .in_file(path);
-  }
-  Tensors members;
-  uint64_t total = 0;
-  for (zip_uint64_t i = 0; i < static_cast<zip_uint64_t>(count); ++i) {
-    zip_stat_t stat;
-    zip_stat_init(&stat);
-    constexpr zip_uint64_t kNeeded = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE;
-    if (zip_stat_index(archive.get(), i, 0, &stat) != 0 || (stat.valid & kNeeded) != kNeeded)
-      return InvalidData("member {}: no name or size", i).in_file(path);
-    total += std::min<uint64_t>(stat.size, std::numeric_limits<uint64_t>::max() - total);
-    if (total > max_total) {
-      return Status(StatusCode::kResource,
-                    fmt::format("more than {} bytes unpacked from {}", max_total, file.size()))
-          .in_file(path);
-    }
-    const auto in_member = [&](const Status& status) {
-      return Status(status.code(), fmt::format("member '{}': {}", stat.name, status.message()))
-          .in_file(path);
-    };
-    StatusOr<std::string> name = member_name(stat);
-    if (!name.ok()) return in_member(name.status());
-    StatusOr<Tensor> tensor = unpack(archive.get(), i, stat);
-    if (!tensor.ok()) return in_member(tensor.status());
-    if (!members.try_emplace(*name, *std::move(tensor)).second)
-      return in_member(InvalidData("it stands in the archive twice"));
-  }
-  return members;
-}
-
-StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
-                                                   const NpzLimits& limits) {
-  MILLRACE_ASSIGN_OR_RETURN(Tensors members, read_npz(path, limits));
-  StatusOr<std::map<std::string, Value>> values = to_values(std::move(members));
-  if (!values.ok()) return std::move(values).status().in_file(path);
-  return values;
-}
-
 StatusOr<std::string> npz_bytes(const std::map<std::string, Value>& values) {
-  NpzWriter writer;
-  for (const auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(add_value(writer, name, value));
-  return writer.finish();
+  std::string bytes;
+  NpzStream stream([&](std::span<const std::string_view> pieces) {
+    for (const std::string_view piece : pieces) bytes += piece;
+    return Ok();
+  });
+  for (const auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(stream.add(name, value));
+  MILLRACE_RETURN_IF_ERROR(stream.finish());
+  return bytes;
 }
 
 }  // namespace millrace::io

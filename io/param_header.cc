@@ -102,7 +102,7 @@ void put_descriptor(std::string& out, DType dtype, llvm::ArrayRef<int64_t> dims)
 
 }  // namespace
 
-ParamReader::ParamReader(const ByteSource& source) : source_(&source) {}
+ParamReader::ParamReader(const ByteSource& source, uint64_t begin) : source_(&source), at_(begin) {}
 
 // Makes the window hold so many bytes from at_ on; they are within the file.
 Status ParamReader::fill(uint64_t bytes) {

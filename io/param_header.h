@@ -37,8 +37,8 @@ struct ParamHeader {
 /// Each length is compared with what is left of the file before anything is allocated by it.
 class ParamReader {
  public:
-  /// \param source  must outlive the reader
-  explicit ParamReader(const ByteSource& source);
+  /// \param source  must outlive the reader  \param begin  where the first var begins
+  explicit ParamReader(const ByteSource& source, uint64_t begin = 0);
 
   /// Where the next var begins.
   [[nodiscard]] uint64_t position() const { return at_; }

@@ -130,6 +130,20 @@ StatusOr<Value> next_value(ParamReader& reader, const ParamSpec& spec, std::vect
   return place(reader, std::move(header), rest);
 }
 
+Status of_combined(Status status, const ByteSource& source, llvm::ArrayRef<ParamSpec> specs,
+                   size_t index) {
+  return std::move(status)
+      .at(at_var(source, specs[index].name))
+      .with_note(
+          fmt::format("var {} of {} in a combined file, which holds no names: their order is that "
+                      "of the names",
+                      index, specs.size()));
+}
+
+Status listed_twice(const ByteSource& source, const ParamSpec& spec) {
+  return InvalidArgument("the var is listed twice").at(at_var(source, spec.name));
+}
+
 // Views of the bytes to write; the headers that they look at, too.
 struct Pieces {
   std::vector<std::string> headers;
@@ -211,23 +225,50 @@ StatusOr<ParamValues> load_combined(const ByteSource& source, llvm::ArrayRef<Par
   ParamReader reader(source);
   ParamValues values;
   std::vector<Pending> rest;
-  for (const ParamSpec& spec : specs) {
-    StatusOr<Value> value = next_value(reader, spec, rest);
-    if (!value.ok()) {
-      return std::move(value)
-          .status()
-          .at(at_var(source, spec.name))
-          .with_note(fmt::format("var {} of {} in a combined file, which holds no names: their "
-                                 "order is that of the names",
-                                 values.size(), specs.size()));
-    }
-    if (!values.try_emplace(spec.name, *std::move(value)).second)
-      return InvalidArgument("the var is listed twice").at(at_var(source, spec.name));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    StatusOr<Value> value = next_value(reader, specs[i], rest);
+    if (!value.ok()) return of_combined(std::move(value).status(), source, specs, i);
+    if (!values.try_emplace(specs[i].name, *std::move(value)).second)
+      return listed_twice(source, specs[i]);
   }
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, specs.size()));
   MILLRACE_RETURN_IF_ERROR(read_pending(source, rest, options.threads));
   for (auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(finish(value, options));
   return values;
+}
+
+StatusOr<CombinedParams> CombinedParams::open(const std::string& path,
+                                              llvm::ArrayRef<ParamSpec> specs) {
+  MILLRACE_ASSIGN_OR_RETURN(ByteSource file, ByteSource::open(path));
+  CombinedParams opened(std::move(file));
+  ParamReader reader(opened.source_);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    StatusOr<ParamHeader> header = reader.next(specs[i].kind);
+    Status status = header.ok() ? check(*header, specs[i]) : header.status();
+    if (!status.ok()) return of_combined(std::move(status), opened.source_, specs, i);
+    if (!opened.places_.try_emplace(specs[i].name, Place{specs[i], header->begin}).second)
+      return listed_twice(opened.source_, specs[i]);
+  }
+  MILLRACE_RETURN_IF_ERROR(left_over(opened.source_, reader, specs.size()));
+  return opened;
+}
+
+std::vector<std::string> CombinedParams::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, place] : places_) names.push_back(name);
+  return names;
+}
+
+StatusOr<Value> CombinedParams::load(const std::string& name, const LoadOptions& options) const {
+  const auto place = places_.find(name);
+  if (place == places_.end()) return NotFound("no such var").at(at_var(source_, name));
+  ParamReader reader(source_, place->second.begin);
+  std::vector<Pending> rest;
+  StatusOr<Value> value = next_value(reader, place->second.spec, rest);
+  if (!value.ok()) return std::move(value).status().at(at_var(source_, name));
+  MILLRACE_RETURN_IF_ERROR(read_pending(source_, rest, options.threads));
+  MILLRACE_RETURN_IF_ERROR(finish(*value, options));
+  return value;
 }
 
 StatusOr<ParamValues> load_separate(const std::string& folder, llvm::ArrayRef<ParamSpec> specs,

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
@@ -55,6 +56,33 @@ StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec
 /// bytes. Errors: as load_param(); bytes left over mean a wrong order or a wrong list.
 StatusOr<ParamValues> load_combined(const ByteSource& source, llvm::ArrayRef<ParamSpec> specs,
                                     const LoadOptions& options = {});
+
+/// A combined file whose vars are read one at a time. Movable only. Thread-safety: concurrent
+/// readers.
+class CombinedParams {
+ public:
+  /// Reads all headers. \param specs  as load_combined() takes them. Errors: those of
+  /// load_combined() that headers show.
+  static StatusOr<CombinedParams> open(const std::string& path, llvm::ArrayRef<ParamSpec> specs);
+
+  /// Sorted.
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// Errors: kNotFound; those of load_combined().
+  [[nodiscard]] StatusOr<Value> load(const std::string& name,
+                                     const LoadOptions& options = {}) const;
+  /// Of the file.
+  [[nodiscard]] uint64_t bytes() const { return source_.size(); }
+
+ private:
+  struct Place {
+    ParamSpec spec;
+    uint64_t begin = 0;
+  };
+  explicit CombinedParams(ByteSource source) : source_(std::move(source)) {}
+
+  ByteSource source_;
+  std::map<std::string, Place> places_;
+};
 
 /// Vars of a folder, each from the file of its name; a '/' in a name is a sub-folder.
 /// Errors: as load_param(); kNotFound with var and path; kInvalidData for a name that leads out of

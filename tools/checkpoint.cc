@@ -1,6 +1,10 @@
 // checkpoint: list, show, verify, cut anew, convert, export, compare and remove checkpoints.
 
+#include <fmt/format.h>
+
+#include "io/checkpoint/stoppable_calls.h"
 #include "tools/checkpoint/options.h"
+#include "tools/common/signal_watch.h"
 #include "tools/verbs.h"
 
 int millrace::tools::checkpoint(int argc, char** argv) {
@@ -13,7 +17,9 @@ int millrace::tools::checkpoint(int argc, char** argv) {
                           "checkpoint export ckpt --model-dir infer -o served",
                           "checkpoint diff ckpt/step-1 ckpt/step-2 --rtol 1e-6",
                           "checkpoint gc ckpt --keep 5"},
-             .exit_codes = {{1, "it does not verify, or diff found differences"}},
+             .exit_codes = {{1, "it does not verify, or diff found differences"},
+                            {130, "interrupted (SIGINT); what was begun is removed"},
+                            {143, "terminated (SIGTERM); likewise"}},
              .notes = {"A path is a folder with manifest.json, a folder of step-<n> folders, a "
                        "safetensors file, an npz archive, a combined parameter file (with "
                        "--program), a folder of one file a var, or a folder of the original's "
@@ -21,5 +27,15 @@ int millrace::tools::checkpoint(int argc, char** argv) {
                        "nothing of its pickles is carried out."}});
   CheckpointFlags flags;
   add_checkpoint_options(tool, flags);
-  return tool.run(argc, argv, [&] { return run_checkpoint(tool, flags); });
+  return tool.run(argc, argv, [&]() -> StatusOr<int> {
+    SignalWatch watch;
+    watch.start({});
+    flags.stop = &watch.stopped();
+    flags.calls = io::stoppable(io::system_file_calls(), watch.stopped());
+    StatusOr<int> done = run_checkpoint(tool, flags);
+    if (watch.seen() == 0 || done.ok()) return done;
+    tool.log(LogLevel::kWarning,
+             fmt::format("stopped by signal {}; nothing half-written is left", watch.seen()));
+    return watch.exit_code();
+  });
 }

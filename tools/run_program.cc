@@ -1,6 +1,9 @@
 // run-program: inference and training on one machine.
 
+#include <memory>
+
 #include "executor/runtime.h"
+#include "tools/common/signal_watch.h"
 #include "tools/common/tool.h"
 #include "tools/run/cluster.h"
 #include "tools/run/options.h"
@@ -17,7 +20,9 @@ int millrace::tools::run_program(int argc, char** argv) {
                           "run-program --batch cases.jsonl"},
              .exit_codes = {{0, "done"},
                             {4, "an op failed while running"},
-                            {5, "another process was lost, or did not come in time"}},
+                            {5, "another process was lost, or did not come in time"},
+                            {130, "interrupted (SIGINT) behind a step"},
+                            {143, "terminated (SIGTERM) behind a step"}},
              .notes = {}});
   RunOptions options;
   add_run_options(tool, options);
@@ -26,9 +31,15 @@ int millrace::tools::run_program(int argc, char** argv) {
     if (!options.ps.role.empty()) return run_role(tool, options);
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
     name_files_of_rank(options, rings == nullptr ? 0 : rings->rank());
+    // before threads; batches and timings end as signals end them
+    std::unique_ptr<SignalWatch> watch;
+    if (options.batch.empty() && options.benchmark == 0) {
+      watch = std::make_unique<SignalWatch>();
+      watch->start({});
+    }
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
     if (!options.batch.empty()) return run_batch(tool, options, runtime);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
-    return run_once(tool, options, runtime);
+    return run_once(tool, options, runtime, *watch);
   });
 }

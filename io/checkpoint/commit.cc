@@ -9,6 +9,7 @@
 namespace millrace::io {
 
 Status CheckpointFolder::look() {
+  made_ = calls_.list(folder_).status().code() == StatusCode::kNotFound;
   MILLRACE_RETURN_IF_ERROR(make_folders(calls_, folder_, options_.sync));
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> names, calls_.list(folder_));
   complete_ = std::ranges::binary_search(names, kManifestName);
@@ -109,6 +110,8 @@ Status CheckpointFolder::remove_replaced(const Manifest& manifest) {
 void CheckpointFolder::roll_back() {
   if (committing_ || held_) return;
   for (const std::string& path : written_) static_cast<void>(calls_.remove(path).ok());
+  // Not where another rank, or anybody, has put something into it.
+  if (made_) static_cast<void>(calls_.remove_folder(folder_).ok());
 }
 
 Status withdraw_checkpoint(FileCalls& calls, const std::string& folder) {

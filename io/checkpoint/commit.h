@@ -55,9 +55,9 @@ class CheckpointFolder {
   Status publish();
   /// Removes files of the checkpoint that was replaced.
   Status remove_replaced(const Manifest& manifest);
-  /// Removes what was written, unless the manifest may have its name already. The error that leads
-  /// here is what counts: a disk that refuses to remove leaves files that the next save or gc
-  /// removes.
+  /// Removes what was written, and the folder if it was made for it, unless the manifest may have
+  /// its name already. The error that leads here is what counts: a disk that refuses to remove
+  /// leaves files that the next save or gc removes.
   void roll_back();
 
  private:
@@ -69,6 +69,7 @@ class CheckpointFolder {
   const CheckpointSaveOptions& options_;
   int64_t generation_ = 0;
   bool complete_ = false;
+  bool made_ = false;  ///< the folder was not there
   std::vector<std::string> written_;
   std::string temporary_;  ///< of the manifest
   bool held_ = false;

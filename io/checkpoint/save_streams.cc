@@ -8,6 +8,8 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/tensor/layout.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/commit.h"
 #include "io/checkpoint/data_file.h"
 #include "io/checkpoint/write_parts.h"
@@ -27,7 +29,8 @@ Status check(const std::vector<StreamedTensor>& tensors) {
     const bool twice = !names.insert(tensor.name).second;
     const bool rows =
         tensor.is_table &&
-        (tensor.dims.empty() || tensor.dims[0] != static_cast<int64_t>(tensor.rows.size()));
+        (tensor.dims.empty() ||
+         (!tensor.read_rows && tensor.dims[0] != static_cast<int64_t>(tensor.rows.size())));
     if (!twice && !rows) continue;
     Location location;
     location.var = tensor.name;
@@ -38,6 +41,54 @@ Status check(const std::vector<StreamedTensor>& tensors) {
   }
   return Ok();
 }
+
+// The value that is being written.
+class HeldValue {
+ public:
+  using Load = std::function<StatusOr<Value>(const std::string&)>;
+  explicit HeldValue(const Load& load) : load_(load) {}
+
+  // \param element  of an array; negative for other values  \param rows  the numbers of a table
+  Status read(const std::string& name, int64_t element, bool rows, uint64_t offset,
+              std::span<std::byte> to) {
+    if (name_ != name) {
+      value_.clear();
+      name_.clear();
+      MILLRACE_ASSIGN_OR_RETURN(value_, load_(name));
+      name_ = name;
+      // Elements follow each other in the order of the file, which is row-major.
+      for (Tensor* const tensor : tensors_of(value_)) {
+        if (tensor->layout() == nullptr) continue;
+        Tensor plain;
+        MILLRACE_RETURN_IF_ERROR(copy_plain(*tensor, plain));
+        tensor->swap(plain);
+      }
+    }
+    const std::span<const std::byte> bytes = bytes_of(element, rows);
+    if (offset > bytes.size() || to.size() > bytes.size() - offset) {
+      return InvalidData("'{}': expected {} bytes at byte {}, found {} in all", name, to.size(),
+                         offset, bytes.size());
+    }
+    std::ranges::copy(bytes.subspan(offset, to.size()), to.begin());
+    return Ok();
+  }
+
+ private:
+  [[nodiscard]] std::span<const std::byte> bytes_of(int64_t element, bool rows) const {
+    const auto* const table = value_.get_if<SelectedRows>();
+    const auto* const array = value_.get_if<TensorArray>();
+    const auto* tensor = table == nullptr ? value_.get_if<Tensor>() : &table->value;
+    if (array != nullptr && element >= 0 && element < static_cast<int64_t>(array->size()))
+      tensor = &(*array)[static_cast<size_t>(element)];
+    if (rows && table != nullptr) return std::as_bytes(std::span(table->rows));
+    if (tensor == nullptr) return {};
+    return {tensor->raw(), static_cast<size_t>(tensor->bytes())};
+  }
+
+  const Load& load_;
+  std::string name_;
+  Value value_;
+};
 
 // One file of everything, and the manifest that says so.
 StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
@@ -56,6 +107,7 @@ StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
     stored.name = tensor.name;
     stored.dtype = tensor.dtype;
     stored.dims = tensor.dims;
+    stored.lod = tensor.lod;
     const Box box = Box::whole(tensor.dims);
     const std::string name = fmt::format("{}#{}", tensor.name, fmt::join(box.offset, "_"));
     if (tensor.is_table) {
@@ -70,6 +122,7 @@ StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
     if (!tensor.is_table) continue;
     items.push_back(item_of(name + "#rows", DType::kInt64, {tensor.dims[0]}));
     items.back().memory = std::as_bytes(std::span(tensor.rows));
+    items.back().read = tensor.read_rows;
     places.push_back([&stored](StoredBytes bytes) { stored.chunks[0].rows = std::move(bytes); });
   }
   for (const LocalRecord& record : records) {
@@ -98,17 +151,59 @@ StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
 Status save_streams(const std::vector<StreamedTensor>& tensors,
                     const std::vector<LocalRecord>& records,
                     const std::map<std::string, std::string>& user, const std::string& folder,
-                    const CheckpointSaveOptions& options) {
+                    const CheckpointSaveOptions& options, std::vector<StoredArray> arrays) {
   MILLRACE_RETURN_IF_ERROR(check(tensors));
   const std::shared_ptr<FileCalls> calls =
       options.calls == nullptr ? system_file_calls() : options.calls;
   CheckpointFolder target(*calls, folder, options);
   MILLRACE_RETURN_IF_ERROR(target.prepare());
   StatusOr<Manifest> manifest = write(*calls, target, tensors, records, options);
-  if (manifest.ok()) manifest->user = user;
+  if (manifest.ok()) {
+    manifest->user = user;
+    manifest->arrays = std::move(arrays);
+    std::ranges::sort(manifest->arrays, {}, &StoredArray::name);
+  }
   Status status = manifest.ok() ? target.commit(*manifest) : std::move(manifest).status();
   if (!status.ok()) target.roll_back();
   return status;
+}
+
+Status save_values(const std::vector<TensorFileEntry>& entries,
+                   const std::function<StatusOr<Value>(const std::string&)>& load,
+                   const std::string& folder, const CheckpointSaveOptions& options) {
+  HeldValue held(load);
+  std::vector<StreamedTensor> tensors;
+  std::vector<StoredArray> arrays;
+  const auto add = [&](const TensorFileEntry& entry, const std::string& value, int64_t element) {
+    StreamedTensor& tensor = tensors.emplace_back();
+    tensor.name = entry.name;
+    tensor.dtype = entry.dtype;
+    tensor.dims = entry.dims;
+    tensor.lod = entry.lod;
+    tensor.read = [&held, value, element](uint64_t offset, std::span<std::byte> to) {
+      return held.read(value, element, false, offset, to);
+    };
+    return &tensor;
+  };
+  for (const TensorFileEntry& entry : entries) {
+    if (entry.kind == VarKind::kLodTensorArray) {
+      StoredArray& array = arrays.emplace_back();
+      array.name = entry.name;
+      for (size_t i = 0; i < entry.elements.size(); ++i) {
+        array.written.push_back(!entry.elements[i].name.empty());
+        if (array.written.back()) add(entry.elements[i], entry.name, static_cast<int64_t>(i));
+      }
+      continue;
+    }
+    StreamedTensor* const tensor = add(entry, entry.name, -1);
+    if (entry.kind != VarKind::kSelectedRows) continue;
+    tensor->is_table = true;
+    tensor->height = entry.height;
+    tensor->read_rows = [&held, value = entry.name](uint64_t offset, std::span<std::byte> to) {
+      return held.read(value, -1, true, offset, to);
+    };
+  }
+  return save_streams(tensors, {}, {}, folder, options, std::move(arrays));
 }
 
 }  // namespace millrace::io

@@ -38,6 +38,12 @@ std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t 
   return line;
 }
 
+ByteProgress progress_of(const Tool& tool, const CheckpointFlags& flags, std::string what,
+                         uint64_t total) {
+  const ProgressMode mode = progress_mode(flags.progress).value_or(ProgressMode::kNever);
+  return {tool.common().quiet ? ProgressMode::kNever : mode, std::move(what), total};
+}
+
 ByteProgress::ByteProgress(ProgressMode mode, std::string what, uint64_t total)
     : mode_(mode), what_(std::move(what)), total_(total), start_(Clock::now()), shown_(start_) {}
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <string>
 
+#include "tools/checkpoint/options.h"
 #include "tools/run/progress.h"
 
 namespace millrace::tools {
@@ -38,6 +39,10 @@ class ByteProgress {
   Clock::time_point shown_;
   bool visible_ = false;
 };
+
+/// The progress of a command as its flags want it; none with -q.
+ByteProgress progress_of(const Tool& tool, const CheckpointFlags& flags, std::string what,
+                         uint64_t total);
 
 /// "verify  [######......]  50%  512.0 MiB  900.0 MiB/s  eta 3s"; without a total no bar.
 std::string byte_progress_line(const std::string& what, uint64_t done, uint64_t total,

@@ -1,14 +1,15 @@
 #include <algorithm>
-#include <filesystem>
-#include <map>
+#include <optional>
+#include <span>
 
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/manifest.h"
-#include "io/checkpoint/save.h"
-#include "io/checkpoint/tensor_file.h"
+#include "io/checkpoint/save_streams.h"
 #include "io/npz.h"
+#include "io/output_file.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
@@ -21,59 +22,69 @@ namespace {
 // Reads values one after another and says so to the progress bar.
 class Reader {
  public:
-  Reader(const TensorSource& source, ByteProgress& progress)
-      : source_(source), progress_(progress) {}
+  Reader(const CheckpointFlags& flags, const TensorSource& source, ByteProgress& progress)
+      : flags_(flags), source_(source), progress_(progress) {}
   [[nodiscard]] StatusOr<Value> operator()(const std::string& name) const {
+    MILLRACE_RETURN_IF_ERROR(check_stopped(flags_));
     StatusOr<Value> value = source_.load(name);
-    if (!value.ok()) return value;
-    const auto* const rows = value->get_if<SelectedRows>();
-    const auto* const tensor = rows == nullptr ? value->get_if<Tensor>() : &rows->value;
-    if (tensor != nullptr) progress_.add(static_cast<uint64_t>(tensor->bytes()));
+    if (value.ok()) progress_.add(io::tensor_bytes(*value));
     return value;
+  }
+  [[nodiscard]] StatusOr<io::TensorFileEntry> facts(const std::string& name) const {
+    MILLRACE_RETURN_IF_ERROR(check_stopped(flags_));
+    return source_.facts(name);
   }
 
  private:
+  const CheckpointFlags& flags_;
   const TensorSource& source_;
   ByteProgress& progress_;
 };
 
 using Names = std::vector<std::string>;
 
-StatusOr<std::map<std::string, Value>> load_all(const Names& names, const Reader& read) {
-  std::map<std::string, Value> values;
-  for (const std::string& name : names) {
-    MILLRACE_ASSIGN_OR_RETURN(values[name], read(name));
-  }
-  return values;
-}
-
-Status to_safetensors(const std::string& path, const Names& names, const Reader& read,
-                      const TensorSource& source, Replace replace) {
+StatusOr<std::vector<io::TensorFileEntry>> facts_of(const Names& names, const Reader& read) {
   std::vector<io::TensorFileEntry> entries;
   for (const std::string& name : names) {
-    MILLRACE_ASSIGN_OR_RETURN(const Value value, source.load(name));
-    MILLRACE_ASSIGN_OR_RETURN(io::TensorFileEntry entry, io::tensor_file_entry(name, value));
+    MILLRACE_ASSIGN_OR_RETURN(io::TensorFileEntry entry, read.facts(name));
     entries.push_back(std::move(entry));
   }
-  return io::write_tensor_file(path, entries, read, replace);
+  return entries;
 }
 
-Status to_npz(Tool& tool, const Names& names, const Reader& read) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto values, load_all(names, read));
-  MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(values));
-  return tool.write_output(bytes);
+// One value in memory at a time, also on its way to stdout.
+Status to_npz(Tool& tool, const CheckpointFlags& flags, const Names& names, const Reader& read,
+              Replace replace) {
+  const std::string& output = tool.common().output;
+  std::optional<io::OutputFile> file;
+  if (output != "-") {
+    MILLRACE_ASSIGN_OR_RETURN(io::OutputFile created, io::OutputFile::create(output, replace));
+    file.emplace(std::move(created));
+  }
+  io::NpzStream stream([&](std::span<const std::string_view> pieces) -> Status {
+    MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
+    if (file) return file->write(pieces);
+    for (const std::string_view piece : pieces)
+      MILLRACE_RETURN_IF_ERROR(tool.write_file("-", piece));
+    return Ok();
+  });
+  for (const std::string& name : names) {
+    MILLRACE_ASSIGN_OR_RETURN(const Value value, read(name));
+    MILLRACE_RETURN_IF_ERROR(stream.add(name, value));
+  }
+  MILLRACE_RETURN_IF_ERROR(stream.finish());
+  return file ? file->commit(flags.sync) : Ok();
 }
 
-Status to_checkpoint(const CheckpointFlags& flags, const std::string& folder, const Names& names,
-                     const Reader& read, Replace replace) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto values, load_all(names, read));
-  io::LocalState state;
-  for (const auto& [name, value] : values) state.add(name, value);
+Status to_checkpoint(const CheckpointFlags& flags, const std::string& folder,
+                     const std::vector<io::TensorFileEntry>& entries, const Reader& read,
+                     Replace replace) {
   io::CheckpointSaveOptions options;
   options.replace = replace;
   options.sync = flags.sync;
   options.step = std::max<int64_t>(flags.step, 0);
-  return io::save_state_dict(state, folder, options);
+  options.calls = flags.calls;
+  return io::save_values(entries, read, folder, options);
 }
 
 // Files that must not be there without --force.
@@ -88,16 +99,15 @@ Names outputs_of(const CheckpointFlags& flags, const std::string& output, const 
 Status write(Tool& tool, const CheckpointFlags& flags, const Names& names,
              const TensorSource& source) {
   const std::string& output = tool.common().output;
-  ByteProgress progress(
-      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "convert",
-      source.bytes());
-  const Reader read(source, progress);
+  ByteProgress progress = progress_of(tool, flags, "convert", source.bytes());
+  const Reader read(flags, source, progress);
   const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  if (flags.to == "safetensors") return to_safetensors(output, names, read, source, replace);
-  if (flags.to == "npz") return to_npz(tool, names, read);
+  if (flags.to == "npz") return to_npz(tool, flags, names, read, replace);
   if (flags.to == "fluid-combined") return write_combined(output, names, read, replace, flags.sync);
   if (flags.to == "fluid-separate") return write_separate(output, names, read, replace, flags.sync);
-  return to_checkpoint(flags, output, names, read, replace);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::TensorFileEntry> entries, facts_of(names, read));
+  if (flags.to == "safetensors") return io::write_tensor_file(output, entries, read, replace);
+  return to_checkpoint(flags, output, entries, read, replace);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstring>
 #include <optional>
 #include <set>
@@ -10,6 +11,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
@@ -55,6 +57,27 @@ void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Dif
   }
 }
 
+// The distance of two complex numbers is that in the plane.
+template <typename T>
+void compare_complex(const Tensor& a, const Tensor& b, const CheckpointFlags& flags,
+                     Difference& found) {
+  for (int64_t i = 0; i < a.numel(); ++i) {
+    std::complex<T> left;
+    std::complex<T> right;
+    std::memcpy(&left, a.raw() + i * static_cast<int64_t>(sizeof left), sizeof left);
+    std::memcpy(&right, b.raw() + i * static_cast<int64_t>(sizeof right), sizeof right);
+    if (left == right || std::memcmp(&left, &right, sizeof left) == 0) continue;
+    const double distance = std::abs(std::complex<double>(left) - std::complex<double>(right));
+    const double size = std::abs(std::complex<double>(right));
+    if (distance <= flags.atol + flags.rtol * size) continue;
+    ++found.count;
+    if (std::isnan(distance) || distance > found.largest || found.count == 1) {
+      found.largest = distance;
+      found.at = i;
+    }
+  }
+}
+
 void compare_bytes(const Tensor& a, const Tensor& b, Difference& found) {
   const int64_t size = dtype_size(a.dtype());
   for (int64_t i = 0; i < a.numel(); ++i) {
@@ -92,6 +115,10 @@ void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Dif
       return compare<int8_t>(a, b, flags, found);
     case DType::kUint8:
       return compare<uint8_t>(a, b, flags, found);
+    case DType::kComplex64:
+      return compare_complex<float>(a, b, flags, found);
+    case DType::kComplex128:
+      return compare_complex<double>(a, b, flags, found);
     default:
       return compare_bytes(a, b, found);
   }
@@ -116,6 +143,24 @@ std::optional<Difference> compare(const std::string& name, const Value& a, const
   }
   if (found.what.empty() && found.count == 0) return std::nullopt;
   return found;
+}
+
+void compare_arrays(const std::string& name, const TensorArray& a, const TensorArray& b,
+                    const CheckpointFlags& flags, std::vector<Difference>& differences) {
+  if (a.size() != b.size()) {
+    differences.push_back({name, fmt::format("{} and {} elements", a.size(), b.size()), 0, 0, 0});
+    return;
+  }
+  for (size_t i = 0; i < a.size(); ++i) {
+    Difference found;
+    found.name = io::array_element_name(name, i);
+    if (a[i].initialized() != b[i].initialized()) {
+      found.what = a[i].initialized() ? "only in A" : "only in B";
+    } else if (a[i].initialized()) {
+      compare(a[i], b[i], flags, found);
+    }
+    if (!found.what.empty() || found.count > 0) differences.push_back(std::move(found));
+  }
 }
 
 std::string diff_text(const std::vector<Difference>& differences) {
@@ -161,9 +206,7 @@ StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags) {
   std::vector<Difference> differences;
   size_t compared = 0;
   {
-    ByteProgress progress(
-        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "diff",
-        a->bytes());
+    ByteProgress progress = progress_of(tool, flags, "diff", a->bytes());
     for (const std::string& name : names) {
       if (wanted && !wanted(name)) continue;
       const bool in_a = std::ranges::binary_search(left, name);
@@ -173,11 +216,17 @@ StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags) {
         continue;
       }
       ++compared;
+      MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
       MILLRACE_ASSIGN_OR_RETURN(const Value x, a->load(name));
       MILLRACE_ASSIGN_OR_RETURN(const Value y, b->load(name));
-      if (auto found = compare(name, x, y, flags)) differences.push_back(*std::move(found));
-      const auto* const tensor = x.get_if<Tensor>();
-      if (tensor != nullptr) progress.add(static_cast<uint64_t>(tensor->bytes()));
+      const auto* const left_array = x.get_if<TensorArray>();
+      const auto* const right_array = y.get_if<TensorArray>();
+      if (left_array != nullptr && right_array != nullptr) {
+        compare_arrays(name, *left_array, *right_array, flags, differences);
+      } else if (auto found = compare(name, x, y, flags)) {
+        differences.push_back(*std::move(found));
+      }
+      progress.add(io::tensor_bytes(x));
     }
   }
   MILLRACE_RETURN_IF_ERROR(tool.write_output(tool.common().json ? diff_json(differences, compared)

@@ -9,11 +9,13 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "io/checkpoint/arrays.h"
 #include "io/model_folder.h"
 #include "io/params.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
+#include "tools/checkpoint/staged_folder.h"
 #include "tools/checkpoint/write_params.h"
 #include "tools/common/program_options.h"
 
@@ -94,8 +96,7 @@ class Parts {
     }
     if (Status status = check(*value, place.spec); !status.ok())
       return of_var(std::move(status), name);
-    if (const auto* const tensor = value->get_if<Tensor>())
-      progress.add(static_cast<uint64_t>(tensor->bytes()));
+    progress.add(io::tensor_bytes(*value));
     return value;
   }
 
@@ -119,23 +120,24 @@ Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
                    const std::string& program, uint64_t bytes) {
   const std::string& output = tool.common().output;
   const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
-  std::error_code error;
-  fs::create_directories(output, error);
-  if (error) return IoError("cannot create the folder: {}", error.message()).in_file(output);
+  MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output));
+  const std::string& folder = staged.path();
   {
-    ByteProgress progress(
-        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
-        "export", bytes);
-    const auto load = [&](const std::string& name) { return parts.load(name, progress); };
+    ByteProgress progress = progress_of(tool, flags, "export", bytes);
+    const auto load = [&](const std::string& name) -> StatusOr<Value> {
+      MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
+      return parts.load(name, progress);
+    };
     MILLRACE_RETURN_IF_ERROR(
         flags.params_filename.empty()
-            ? write_separate(output, parts.names(), load, replace, flags.sync)
-            : write_combined(output + "/" + fs::path(flags.params_filename).filename().string(),
+            ? write_separate(folder, parts.names(), load, replace, flags.sync)
+            : write_combined(folder + "/" + fs::path(flags.params_filename).filename().string(),
                              parts.names(), load, replace, flags.sync));
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string text,
                             read_file(program, tool.common().max_model_bytes));
-  return tool.write_file(output + "/__model__", text);
+  MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", text));
+  return staged.commit(flags.sync);
 }
 
 }  // namespace

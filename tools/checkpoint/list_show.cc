@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/folder.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
@@ -37,18 +38,18 @@ std::string modification_time(const std::string& path) {
   return utc_time(std::chrono::system_clock::from_time_t(facts.st_mtime));
 }
 
-Row row_of(const io::CheckpointEntry& entry) {
+Row row_of(const Tool& tool, const CheckpointFlags& flags, const io::CheckpointEntry& entry) {
   Row row;
   row.entry = entry;
   if (!entry.complete) return row;
   row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
-  const auto checkpoint = io::Checkpoint::open(entry.folder);
+  const auto checkpoint = io::Checkpoint::open(entry.folder, load_options(tool, flags));
   if (!checkpoint.ok()) {
     row.wrong = checkpoint.status().message();
     return row;
   }
   row.ranks = checkpoint->manifest().world_size;
-  row.tensors = checkpoint->manifest().tensors.size();
+  row.tensors = checkpoint->manifest().value_names().size();
   row.bytes = checkpoint->manifest().bytes();
   return row;
 }
@@ -101,14 +102,29 @@ std::string dims_text(const Dims& dims) {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-std::string tensor_text(const io::Manifest& manifest, const io::StoredTensor& tensor,
-                        const std::vector<ParamFacts>& facts) {
-  std::string out = params_text(facts);
+std::string parts_text(const io::Manifest& manifest, const io::StoredTensor& tensor) {
+  std::string out;
   for (const io::StoredChunk& chunk : tensor.chunks) {
     out +=
         fmt::format("  part at {} of shape {}: bytes {} to {} of {}\n", dims_text(chunk.box.offset),
                     dims_text(chunk.box.shape), chunk.data.begin, chunk.data.end,
                     printable(manifest.files[static_cast<size_t>(chunk.data.file)].name));
+  }
+  return out;
+}
+
+std::string value_text(const io::Manifest& manifest, const std::string& name,
+                       const std::vector<ParamFacts>& facts) {
+  std::string out = params_text(facts);
+  if (const io::StoredTensor* const tensor = manifest.find(name))
+    return out + parts_text(manifest, *tensor);
+  const io::StoredArray* const array = manifest.find_array(name);
+  for (size_t i = 0; array != nullptr && i < array->written.size(); ++i) {
+    if (array->written[i]) {
+      out += parts_text(manifest, *manifest.find(io::array_element_name(name, i)));
+    } else {
+      out += fmt::format("  element {} was never written\n", i);
+    }
   }
   return out;
 }
@@ -208,7 +224,7 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
                               io::list_checkpoints(servers.empty() ? path : servers[i]));
     for (const io::CheckpointEntry& entry : entries) {
-      rows.push_back(row_of(entry));
+      rows.push_back(row_of(tool, flags, entry));
       if (!servers.empty()) rows.back().server = static_cast<int64_t>(i);
     }
   }
@@ -223,16 +239,15 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   if (source->form() == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
                               resolve_checkpoint(tool, flags, flags.paths[0]));
-    MILLRACE_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::open(folder));
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::open(folder, load_options(tool, flags)));
   }
   const auto wanted = name_globs(flags.vars);
   std::vector<ParamFacts> facts;
   {
-    ByteProgress progress(
-        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(), "show",
-        source->bytes());
+    ByteProgress progress = progress_of(tool, flags, "show", source->bytes());
     for (const std::string& name : source->names()) {
       if (flags.paths.size() > 1 ? name != flags.paths[1] : wanted && !wanted(name)) continue;
+      MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
       MILLRACE_ASSIGN_OR_RETURN(const Value value, source->load(name));
       const size_t before = facts.size();
       add_param_facts(name, value, facts);
@@ -240,8 +255,8 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
         progress.add(static_cast<uint64_t>(facts[i].bytes));
     }
   }
-  if (flags.paths.size() > 1 && facts.empty()) {
-    const std::vector<std::string> names = source->names();
+  const std::vector<std::string> names = source->names();
+  if (flags.paths.size() > 1 && !std::ranges::binary_search(names, flags.paths[1])) {
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string nearest = nearest_name(flags.paths[1], views);
     Status status =
@@ -255,7 +270,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   if (tool.common().json) {
     text = show_json(flags.paths[0], facts, manifest, *source);
   } else if (flags.paths.size() > 1 && manifest != nullptr) {
-    text = tensor_text(*manifest, *manifest->find(flags.paths[1]), facts);
+    text = value_text(*manifest, flags.paths[1], facts);
   } else if (flags.paths.size() > 1) {
     text = params_text(facts) + slices_text(source->slices(flags.paths[1]));
   } else {

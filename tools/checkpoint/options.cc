@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/stoppable_calls.h"
 
 namespace millrace::tools {
 namespace {
@@ -117,6 +118,14 @@ void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
                 ->check(CLI::IsMember({"auto", "never", "json"}).description("")));
 }
 
+Status check_stopped(const CheckpointFlags& flags) {
+  return flags.stop != nullptr && *flags.stop ? io::stopped_error() : Ok();
+}
+
+io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags) {
+  return {.threads = tool.common().threads, .calls = flags.calls};
+}
+
 StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
   const auto* const command = std::ranges::find(kCommands, flags.command, &Command::name);
   if (command == kCommands.end()) {
@@ -142,7 +151,8 @@ StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags
   if (fs::exists(path + "/" + std::string(io::kManifestName), error)) return path;
   if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   if (flags.last_good) {
-    MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last, io::open_last_checkpoint(path));
+    MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last,
+                              io::open_last_checkpoint(path, true, load_options(tool, flags)));
     for (const Status& status : last.skipped)
       tool.log(LogLevel::kWarning,
                "skipped: " + status.location().to_string() + ": " + status.message());

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/base/status.h"
+#include "io/checkpoint/checkpoint.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -37,7 +40,15 @@ struct CheckpointFlags {
   double rtol = 0;
   double atol = 0;
   std::string progress = "auto";
+  // Not flags: how a signal reaches the commands.
+  std::shared_ptr<io::FileCalls> calls;     ///< fail once the command is to stop; null: never
+  const std::atomic<bool>* stop = nullptr;  ///< the same for what does not go through them
 };
+
+/// Errors: kResource once the command is to stop.
+Status check_stopped(const CheckpointFlags& flags);
+/// How a checkpoint is opened.
+io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags);
 
 /// Adds the options to the tool.
 void add_checkpoint_options(Tool& tool, CheckpointFlags& flags);

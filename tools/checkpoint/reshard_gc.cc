@@ -51,11 +51,11 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
                             resolve_checkpoint(tool, flags, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto from,
-                            io::Checkpoint::open(folder, {.threads = tool.common().threads}));
+                            io::Checkpoint::open(folder, load_options(tool, flags)));
   const WriteReport report{"reshard",
                            "checkpoint",
                            "checkpoint",
-                           from.manifest().tensors.size(),
+                           from.manifest().value_names().size(),
                            from.manifest().bytes(),
                            ranks};
   if (flags.dry_run) {
@@ -65,9 +65,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
     return kDone;
   }
   {
-    ByteProgress progress(
-        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
-        "reshard", from.manifest().bytes());
+    ByteProgress progress = progress_of(tool, flags, "reshard", from.manifest().bytes());
     io::ReshardOptions options;
     options.ranks = ranks;
     options.axis = flags.axis;
@@ -76,6 +74,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
     options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
     options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.save.sync = flags.sync;
+    options.save.calls = flags.calls;
     options.save.block_bytes = from.manifest().block_bytes;
     options.save.progress = progress.callback();
     MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));

@@ -14,6 +14,7 @@
 #include "ps/server/calls_record.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/servers.h"
+#include "tools/checkpoint/staged_folder.h"
 #include "tools/checkpoint/write_params.h"
 
 namespace millrace::tools {
@@ -287,15 +288,16 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     return kDone;
   }
   {
-    ByteProgress progress(
-        tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
-        "reshard", from.bytes());
+    ByteProgress progress = progress_of(tool, flags, "reshard", from.bytes());
     io::CheckpointSaveOptions options;
     options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.sync = flags.sync;
+    options.calls = flags.calls;
     options.progress = progress.callback();
-    MILLRACE_RETURN_IF_ERROR(
-        reshard_snapshots(from, to, output, static_cast<uint64_t>(flags.max_memory), options));
+    MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output));
+    MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, staged.path(),
+                                               static_cast<uint64_t>(flags.max_memory), options));
+    MILLRACE_RETURN_IF_ERROR(staged.commit(flags.sync));
   }
   MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;

@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "io/byte_source.h"
+#include "io/checkpoint/arrays.h"
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/safetensors.h"
 #include "io/checkpoint/tensor_file.h"
@@ -25,17 +26,44 @@ class CheckpointSource final : public TensorSource {
  public:
   explicit CheckpointSource(io::Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}
   [[nodiscard]] std::vector<std::string> names() const override {
-    std::vector<std::string> names;
-    for (const auto& tensor : checkpoint_.manifest().tensors) names.push_back(tensor.name);
-    return names;
+    return checkpoint_.manifest().value_names();
   }
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
     return checkpoint_.load(name);
+  }
+  // Stand in the manifest.
+  [[nodiscard]] StatusOr<io::TensorFileEntry> facts(const std::string& name) const override {
+    const io::StoredArray* const array = checkpoint_.manifest().find_array(name);
+    if (array == nullptr) return facts_of_tensor(name);
+    io::TensorFileEntry entry;
+    entry.name = name;
+    entry.kind = VarKind::kLodTensorArray;
+    for (size_t i = 0; i < array->written.size(); ++i) {
+      entry.elements.emplace_back();
+      if (!array->written[i]) continue;
+      MILLRACE_ASSIGN_OR_RETURN(entry.elements.back(),
+                                facts_of_tensor(io::array_element_name(name, i)));
+    }
+    return entry;
   }
   [[nodiscard]] uint64_t bytes() const override { return checkpoint_.manifest().bytes(); }
   [[nodiscard]] std::string form() const override { return "checkpoint"; }
 
  private:
+  [[nodiscard]] StatusOr<io::TensorFileEntry> facts_of_tensor(const std::string& name) const {
+    const io::StoredTensor* const tensor = checkpoint_.manifest().find(name);
+    if (tensor == nullptr) return NotFound("no tensor '{}'", name).in_file(checkpoint_.folder());
+    const bool rows = tensor->kind == io::StoredTensor::Kind::kSelectedRows;
+    io::TensorFileEntry entry;
+    entry.name = name;
+    entry.kind = rows ? VarKind::kSelectedRows : VarKind::kLodTensor;
+    entry.dtype = tensor->dtype;
+    entry.dims = tensor->dims;
+    entry.lod = tensor->lod;
+    entry.height = tensor->height;
+    return entry;
+  }
+
   io::Checkpoint checkpoint_;
 };
 
@@ -81,36 +109,71 @@ class OriginalSource final : public TensorSource {
   io::OriginalCheckpoint checkpoint_;
 };
 
-// Values that were read at once.
-class ValuesSource final : public TensorSource {
+class NpzSource final : public TensorSource {
  public:
-  ValuesSource(io::ParamValues values, std::string form)
-      : values_(std::move(values)), form_(std::move(form)) {}
+  explicit NpzSource(io::NpzFile file) : file_(std::move(file)) {}
+  [[nodiscard]] std::vector<std::string> names() const override { return file_.names(); }
+  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
+    return file_.load(name);
+  }
+  [[nodiscard]] uint64_t bytes() const override { return file_.bytes(); }
+  [[nodiscard]] std::string form() const override { return "npz"; }
+
+ private:
+  io::NpzFile file_;
+};
+
+class CombinedSource final : public TensorSource {
+ public:
+  CombinedSource(io::CombinedParams params, io::LoadOptions options)
+      : params_(std::move(params)), options_(options) {}
+  [[nodiscard]] std::vector<std::string> names() const override { return params_.names(); }
+  [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
+    return params_.load(name, options_);
+  }
+  [[nodiscard]] uint64_t bytes() const override { return params_.bytes(); }
+  [[nodiscard]] std::string form() const override { return "fluid-combined"; }
+
+ private:
+  io::CombinedParams params_;
+  io::LoadOptions options_;
+};
+
+class SeparateSource final : public TensorSource {
+ public:
+  SeparateSource(std::string folder, std::vector<io::ParamSpec> specs, io::LoadOptions options)
+      : folder_(std::move(folder)), options_(options) {
+    for (io::ParamSpec& spec : specs) {
+      std::string name = spec.name;
+      specs_.emplace(std::move(name), std::move(spec));
+    }
+  }
   [[nodiscard]] std::vector<std::string> names() const override {
     std::vector<std::string> names;
-    for (const auto& [name, value] : values_) names.push_back(name);
+    for (const auto& [name, spec] : specs_) names.push_back(name);
     return names;
   }
   [[nodiscard]] StatusOr<Value> load(const std::string& name) const override {
-    const auto found = values_.find(name);
-    if (found == values_.end()) return NotFound("no var '{}'", name);
-    return clone(found->second);
+    const auto spec = specs_.find(name);
+    if (spec == specs_.end()) return NotFound("no var '{}'", name).in_file(folder_);
+    MILLRACE_ASSIGN_OR_RETURN(auto values, io::load_separate(folder_, spec->second, options_));
+    return std::move(values.begin()->second);
   }
   [[nodiscard]] uint64_t bytes() const override {
     uint64_t sum = 0;
-    for (const auto& [name, value] : values_) {
-      if (const auto* const tensor = value.get_if<Tensor>())
-        sum += static_cast<uint64_t>(tensor->bytes());
-      if (const auto* const rows = value.get_if<SelectedRows>())
-        sum += static_cast<uint64_t>(rows->value.bytes());
+    std::error_code error;
+    for (const auto& [name, spec] : specs_) {
+      const uintmax_t size = fs::file_size(folder_ + "/" + name, error);
+      if (!error) sum += size;
     }
     return sum;
   }
-  [[nodiscard]] std::string form() const override { return form_; }
+  [[nodiscard]] std::string form() const override { return "fluid-separate"; }
 
  private:
-  io::ParamValues values_;
-  std::string form_;
+  std::string folder_;
+  std::map<std::string, io::ParamSpec> specs_;
+  io::LoadOptions options_;
 };
 
 template <typename Source, typename... Args>
@@ -166,12 +229,11 @@ StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const Chec
   const io::LoadOptions options{.threads = tool.common().threads};
   if (form == "fluid-separate") {
     MILLRACE_ASSIGN_OR_RETURN(const auto specs, specs_of_folder(tool, flags, path));
-    MILLRACE_ASSIGN_OR_RETURN(auto values, io::load_separate(path, specs, options));
-    return make_source<ValuesSource>(std::move(values), form);
+    return make_source<SeparateSource>(path, specs, options);
   }
   if (form == "npz") {
-    MILLRACE_ASSIGN_OR_RETURN(auto values, io::read_values(path));
-    return make_source<ValuesSource>(std::move(values), form);
+    MILLRACE_ASSIGN_OR_RETURN(auto file, io::NpzFile::open(path));
+    return make_source<NpzSource>(std::move(file));
   }
   if (flags.program.empty()) {
     return Status(StatusCode::kUsage, "a combined parameter file holds no names")
@@ -179,15 +241,19 @@ StatusOr<std::unique_ptr<TensorSource>> open_params(const Tool& tool, const Chec
         .with_hint("--program says which program it belongs to");
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto program, read_program(tool, flags.program));
-  MILLRACE_ASSIGN_OR_RETURN(const io::ByteSource file, io::ByteSource::open(path));
-  MILLRACE_ASSIGN_OR_RETURN(auto values,
-                            io::load_combined(file, io::persistables_of(*program), options));
-  return make_source<ValuesSource>(std::move(values), form);
+  MILLRACE_ASSIGN_OR_RETURN(auto params,
+                            io::CombinedParams::open(path, io::persistables_of(*program)));
+  return make_source<CombinedSource>(std::move(params), options);
 }
 
 }  // namespace
 
 TensorSource::~TensorSource() = default;
+
+StatusOr<io::TensorFileEntry> TensorSource::facts(const std::string& name) const {
+  MILLRACE_ASSIGN_OR_RETURN(const Value value, load(name));
+  return io::tensor_file_entry(name, value);
+}
 
 std::vector<TensorSource::Slice> TensorSource::slices(const std::string& /*name*/) const {
   return {};
@@ -210,7 +276,7 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const Chec
   if (form == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, resolve_checkpoint(tool, flags, path));
     MILLRACE_ASSIGN_OR_RETURN(auto checkpoint,
-                              io::Checkpoint::open(folder, {.threads = tool.common().threads}));
+                              io::Checkpoint::open(folder, load_options(tool, flags)));
     return make_source<CheckpointSource>(std::move(checkpoint));
   }
   if (form == "original") {

@@ -7,6 +7,7 @@
 
 #include "framework/base/status.h"
 #include "framework/tensor/value.h"
+#include "io/checkpoint/tensor_file.h"
 #include "tools/checkpoint/options.h"
 
 namespace millrace::tools {
@@ -23,6 +24,9 @@ class TensorSource {
   [[nodiscard]] virtual std::vector<std::string> names() const = 0;
   /// A value of names(). Errors: kInvalidData, kIo, kResource.
   [[nodiscard]] virtual StatusOr<Value> load(const std::string& name) const = 0;
+  /// What it is, without its bytes where the source can tell. Errors: as load(); kUnimplemented for
+  /// values that safetensors files do not hold.
+  [[nodiscard]] virtual StatusOr<io::TensorFileEntry> facts(const std::string& name) const;
   /// Bytes of all values, about; for progress.
   [[nodiscard]] virtual uint64_t bytes() const = 0;
   /// Where a part of a value lies in snapshots of servers.
@@ -43,8 +47,7 @@ class TensorSource {
 /// file, an npz archive; a file of another kind is a combined parameter file, which needs
 /// flags.program for its names, and any other folder has one file a var.
 ///
-/// Sources of a checkpoint, of safetensors and of the original's checkpoints hold one value in
-/// memory at a time, others all.
+/// Sources hold one value in memory at a time.
 /// Errors: kNotFound, kInvalidData, kUsage for a combined file without program.
 StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const CheckpointFlags& flags,
                                                     const std::string& path);

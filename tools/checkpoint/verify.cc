@@ -58,20 +58,34 @@ void check_program(const Program& program, const io::Checkpoint& checkpoint, Out
   }
 }
 
+// The same of its tensor arrays.
+void check_arrays(const Program& program, const io::Checkpoint& checkpoint, Outcome& outcome) {
+  for (const Var& var : program.root().vars()) {
+    if (!var.persistable() || var.kind() != VarKind::kLodTensorArray) continue;
+    const std::string name = var.name().str();
+    if (checkpoint.manifest().find_array(name) != nullptr) continue;
+    Status status = checkpoint.manifest().find(name) == nullptr
+                        ? NotFound("the program has this array, the checkpoint does not")
+                        : InvalidData("expected a tensor array, found a tensor");
+    outcome.wrong.push_back(in_checkpoint(std::move(status), checkpoint.folder(), name));
+  }
+}
+
 void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::string& folder,
                    const Program* program, Outcome& outcome) {
   outcome.looked_at.push_back(folder);
-  const auto checkpoint = io::Checkpoint::open(folder, {.threads = tool.common().threads});
+  const auto checkpoint = io::Checkpoint::open(folder, load_options(tool, flags));
   if (!checkpoint.ok()) {
     outcome.wrong.push_back(checkpoint.status());
     return;
   }
-  ByteProgress progress(
-      tool.common().quiet ? ProgressMode::kNever : progress_mode(flags.progress).value(),
-      "verify " + folder, checkpoint->manifest().bytes());
+  ByteProgress progress =
+      progress_of(tool, flags, "verify " + folder, checkpoint->manifest().bytes());
   for (Status& status : checkpoint->verify(progress.callback()))
     outcome.wrong.push_back(std::move(status));
-  if (program != nullptr) check_program(*program, *checkpoint, outcome);
+  if (program == nullptr) return;
+  check_program(*program, *checkpoint, outcome);
+  check_arrays(*program, *checkpoint, outcome);
 }
 
 // Files without checksums: what can be read is right.
@@ -84,6 +98,7 @@ void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::stri
     return;
   }
   for (const std::string& name : (*source)->names()) {
+    if (!check_stopped(flags).ok()) return;
     const auto value = (*source)->load(name);
     if (!value.ok()) outcome.wrong.push_back(value.status());
   }
@@ -150,6 +165,7 @@ StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags) {
   Outcome outcome;
   for (const std::string& path : flags.paths)
     MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, path, program.get(), outcome));
+  MILLRACE_RETURN_IF_ERROR(check_stopped(flags));
   for (const Status& status : outcome.wrong) tool.report(status);
   if (tool.common().json) MILLRACE_RETURN_IF_ERROR(tool.write_output(verify_json(outcome)));
   if (!outcome.wrong.empty()) return kAnswerIsNo;

@@ -11,6 +11,7 @@
 #include "io/output_file.h"
 #include "io/params.h"
 #include "tools/checkpoint/byte_progress.h"
+#include "tools/checkpoint/staged_folder.h"
 
 namespace millrace::tools {
 
@@ -26,14 +27,16 @@ Status write_combined(const std::string& path, const std::vector<std::string>& n
   return file.commit(sync);
 }
 
-Status write_separate(const std::string& folder, const std::vector<std::string>& names,
+Status write_separate(const std::string& target, const std::vector<std::string>& names,
                       const LoadValue& load, Replace replace, bool sync) {
+  MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(target));
+  const std::string& folder = staged.path();
   for (const std::string& name : names) {
     MILLRACE_ASSIGN_OR_RETURN(const Value value, load(name));
     MILLRACE_RETURN_IF_ERROR(
         io::save_separate(folder, {{name, &value}}, {.replace = replace, .sync = sync}));
   }
-  return Ok();
+  return staged.commit(sync);
 }
 
 Status report_written(Tool& tool, const CheckpointFlags& flags, const WriteReport& report) {

@@ -20,8 +20,8 @@ using LoadValue = std::function<StatusOr<Value>(const std::string& name)>;
 /// Errors: those of `load` and of writing; kUsage if the file exists and may not be replaced.
 Status write_combined(const std::string& path, const std::vector<std::string>& names,
                       const LoadValue& load, Replace replace, bool sync);
-/// The same as one file a var in a folder.
-Status write_separate(const std::string& folder, const std::vector<std::string>& names,
+/// The same as one file a var in a folder, which appears when it is complete if it is new.
+Status write_separate(const std::string& target, const std::vector<std::string>& names,
                       const LoadValue& load, Replace replace, bool sync);
 
 /// What a command writes.

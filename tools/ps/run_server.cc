@@ -1,57 +1,17 @@
 #include "tools/ps/run_server.h"
 
-#include <atomic>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include "ps/metrics/exposer.h"
 #include "ps/transport/tracing.h"
+#include "tools/common/signal_watch.h"
 
 namespace millrace::tools {
 namespace {
-
-// Waits for signals in a thread of its own, so that no work is done in a handler. To be made before
-// other threads, which inherit the mask.
-class SignalWatch {
- public:
-  SignalWatch() {
-    sigemptyset(&signals_);
-    for (const int signal : {SIGTERM, SIGINT, SIGUSR2}) sigaddset(&signals_, signal);
-    pthread_sigmask(SIG_BLOCK, &signals_, &before_);
-  }
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-  ~SignalWatch() {
-    if (thread_.joinable()) {
-      pthread_kill(thread_.native_handle(), SIGUSR2);
-      thread_.join();
-    }
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
-  void start(ServerJob& job) {
-    thread_ = std::thread([this, &job] {
-      int signal = 0;
-      if (sigwait(&signals_, &signal) != 0 || signal == SIGUSR2) return;
-      seen_ = signal;
-      job.stop();
-    });
-  }
-  /// Signal that ended the server; 0: none.
-  [[nodiscard]] int seen() const { return seen_; }
-
- private:
-  sigset_t signals_{};
-  sigset_t before_{};
-  std::atomic<int> seen_{0};
-  std::thread thread_;
-};
 
 // "PORT" or "127.0.0.1:PORT".
 StatusOr<int> metrics_port(const std::string& text) {
@@ -92,7 +52,7 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
     std::fflush(stdout);
   });
   if (port > 0) job->publish_to(metrics);
-  watch.start(*job);
+  watch.start([&job] { job->stop(); });
   const Status served = job->serve();
   if (!flags.trace.empty()) {
     // a job that failed is what one wants to look at
@@ -102,7 +62,7 @@ StatusOr<int> run_server(Tool& tool, const ServerJob::Files& files, const PsFlag
   MILLRACE_RETURN_IF_ERROR(served);
   if (watch.seen() == 0) return kDone;
   tool.log(LogLevel::kInfo, fmt::format("stopped by signal {}", watch.seen()));
-  return 128 + watch.seen();
+  return watch.exit_code();
 }
 
 }  // namespace millrace::tools

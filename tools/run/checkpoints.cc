@@ -69,7 +69,7 @@ Status load(const io::Checkpoint& checkpoint, Session& session) {
     const std::string name = var.name().str();
     const Value* const held = session.scope->find_local(name);
     const bool needed = held != nullptr && held->initialized();
-    if (!needed && checkpoint.manifest().find(name) == nullptr) continue;
+    if (!needed && !checkpoint.manifest().has(name)) continue;
     io::LoadTarget target;
     target.name = name;
     target.value = &session.scope->local(name);
@@ -173,8 +173,8 @@ Status RunCheckpoints::judge(Status status) const {
   return Ok();
 }
 
-Status RunCheckpoints::after_step(const Session& session, int64_t done) {
-  if (options_.save_every <= 0 || done % options_.save_every != 0) return Ok();
+Status RunCheckpoints::after_step(const Session& session, int64_t done, bool last) {
+  if (options_.save_every <= 0 || (!last && done % options_.save_every != 0)) return Ok();
   const CostClock clock(costs_);
   ++costs_.saves;
   return save(session, done);

@@ -63,9 +63,10 @@ class RunCheckpoints {
   /// Call before the first step; the session must outlive this object.
   /// \param observed  another observer has been set
   void begin(Session& session, bool observed);
-  /// Call behind each step. \param done  steps so far
+  /// Call behind each step. \param done  steps so far \param last  the run ends here, though it is
+  /// not done, so that this step is saved in any case
   /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
-  Status after_step(const Session& session, int64_t done);
+  Status after_step(const Session& session, int64_t done, bool last);
   /// Waits for the last save, and logs what saving has cost. Errors: as after_step().
   Status finish();
 

@@ -1,5 +1,6 @@
 #include "tools/run/run_once.h"
 
+#include <atomic>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -59,7 +60,7 @@ struct Outcome {
 // Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
 StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
                             Feeder& feeder, const std::vector<std::string>& fetches,
-                            Progress& progress) {
+                            Progress& progress, const std::atomic<bool>& stop) {
   Outcome outcome;
   RunCheckpoints checkpoints(tool, options);
   checkpoints.begin(session, options.check_nan || !options.profile.empty() || options.op_profile);
@@ -85,7 +86,8 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
     state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
-    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1));
+    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1, stop));
+    if (stop) break;
     if (!prefixed) continue;
     for (auto& [name, value] : values)
       outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
@@ -179,7 +181,8 @@ void log_lines(const Tool& tool, const std::string& text) {
 }  // namespace
 
 StatusOr<int> run_once(Tool& tool, const RunOptions& options,
-                       const std::shared_ptr<const executor::Runtime>& runtime) {
+                       const std::shared_ptr<const executor::Runtime>& runtime,
+                       const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) {
     return Status(
@@ -211,8 +214,12 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     if (!options.profile.empty() || options.op_profile) session.prepared->observe(&trace);
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
-                            run_steps(tool, session, options, feeder, fetches, progress));
+  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome, run_steps(tool, session, options, feeder,
+                                                             fetches, progress, watch.stopped()));
+  if (watch.seen() != 0) {
+    tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch.seen()));
+    return watch.exit_code();
+  }
   if (options.print_plan) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.parallel == nullptr
                                                       ? session.prepared->plan_text()

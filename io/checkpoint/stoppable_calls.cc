@@ -1,0 +1,87 @@
+#include "io/checkpoint/stoppable_calls.h"
+
+#include <utility>
+
+namespace millrace::io {
+namespace {
+
+class StoppableWritable final : public WritableFile {
+ public:
+  StoppableWritable(std::unique_ptr<WritableFile> file, const std::atomic<bool>& stop)
+      : file_(std::move(file)), stop_(stop) {}
+  Status write(std::span<const std::string_view> pieces) override {
+    return stop_ ? stopped_error() : file_->write(pieces);
+  }
+  Status sync() override { return stop_ ? stopped_error() : file_->sync(); }
+  Status close() override { return file_->close(); }
+
+ private:
+  std::unique_ptr<WritableFile> file_;
+  const std::atomic<bool>& stop_;
+};
+
+class StoppableReadable final : public ReadableFile {
+ public:
+  StoppableReadable(std::unique_ptr<ReadableFile> file, const std::atomic<bool>& stop)
+      : file_(std::move(file)), stop_(stop) {}
+  [[nodiscard]] const std::string& path() const override { return file_->path(); }
+  [[nodiscard]] uint64_t size() const override { return file_->size(); }
+  Status read(uint64_t offset, std::span<std::byte> to) const override {
+    return stop_ ? stopped_error() : file_->read(offset, to);
+  }
+
+ private:
+  std::unique_ptr<ReadableFile> file_;
+  const std::atomic<bool>& stop_;
+};
+
+class StoppableCalls final : public FileCalls {
+ public:
+  StoppableCalls(std::shared_ptr<FileCalls> calls, const std::atomic<bool>& stop)
+      : calls_(std::move(calls)), stop_(stop) {}
+
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path, uint64_t bytes) override {
+    if (stop_) return stopped_error();
+    MILLRACE_ASSIGN_OR_RETURN(auto file, calls_->create(path, bytes));
+    std::unique_ptr<WritableFile> made =
+        std::make_unique<StoppableWritable>(std::move(file), stop_);
+    return made;
+  }
+  StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
+    if (stop_) return stopped_error();
+    MILLRACE_ASSIGN_OR_RETURN(auto file, calls_->open(path));
+    std::unique_ptr<ReadableFile> made =
+        std::make_unique<StoppableReadable>(std::move(file), stop_);
+    return made;
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    return stop_ ? stopped_error() : calls_->rename(from, to);
+  }
+  Status remove(const std::string& path) override { return calls_->remove(path); }
+  Status remove_folder(const std::string& path) override { return calls_->remove_folder(path); }
+  StatusOr<bool> make_folder(const std::string& path) override {
+    if (stop_) return stopped_error();
+    return calls_->make_folder(path);
+  }
+  Status sync_folder(const std::string& path) override { return calls_->sync_folder(path); }
+  StatusOr<std::vector<std::string>> list(const std::string& path) override {
+    return calls_->list(path);
+  }
+
+ private:
+  std::shared_ptr<FileCalls> calls_;
+  const std::atomic<bool>& stop_;
+};
+
+}  // namespace
+
+std::shared_ptr<FileCalls> stoppable(std::shared_ptr<FileCalls> calls,
+                                     const std::atomic<bool>& stop) {
+  return std::make_shared<StoppableCalls>(std::move(calls), stop);
+}
+
+Status stopped_error() {
+  return Status(StatusCode::kResource, "stopped before it was done");
+}
+
+}  // namespace millrace::io
