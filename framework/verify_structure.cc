@@ -140,7 +140,6 @@ class StructureChecker {
   // ---- vars
 
   void check_vars(const Block& block) {
-    find_products(block);
     for (const Var& var : block.vars()) {
       if (block.find_var(var.id()) != &var) var_error("var-twice", var, "is declared twice");
       const llvm::StringRef name = var.name();
@@ -183,23 +182,13 @@ class StructureChecker {
     }
   }
 
-  // The original declares the statistics of instance_norm with batch times channels, which is below
-  // -1 for an unknown batch. Such a dim stands for any size.
-  void find_products(const Block& block) {
-    products_.clear();
-    for (const Op& op : block.ops()) {
-      if (op.type() != "instance_norm") continue;
-      for (const char* const name : {"SavedMean", "SavedVariance"}) {
-        const Slot* const slot = op.find_output(name);
-        if (slot == nullptr) continue;
-        for (const Arg& arg : slot->args) products_.insert(arg.name);
-      }
-    }
+  // True for a var that a run computes anew: its dims follow from those of other vars.
+  static bool is_computed(const Var& var) {
+    return !var.persistable() && !var.block().writers_of(var.name()).empty();
   }
 
   void check_dims(const Var& var) {
     const llvm::ArrayRef<int64_t> dims = var.dims();
-    if (dims.size() == 1 && dims[0] < -1 && products_.contains(var.id())) return;
     const size_t errors = findings_.error_count();
     if (dims.size() > static_cast<size_t>(limits_.max_rank)) {
       var_error("var-rank", var,
@@ -207,11 +196,11 @@ class StructureChecker {
     }
     const auto* const negative =
         std::find_if(dims.begin(), dims.end(), [](int64_t d) { return d < -1; });
-    if (negative != dims.end()) {
+    if (negative != dims.end() && !is_computed(var)) {
       var_error("var-dims", var,
                 fmt::format("has dim {} at position {} (expected -1 or more)", *negative,
                             negative - dims.begin()));
-    } else if (is_valid(var.dtype())) {
+    } else if (negative == dims.end() && is_valid(var.dtype())) {
       const std::optional<int64_t> bytes = tensor_bytes(var.dtype(), dims);
       if (!bytes) {
         var_error("var-bytes", var, "has dims whose product does not fit 64 bits");
@@ -229,7 +218,6 @@ class StructureChecker {
   FindingList& findings_;
   StructureFacts facts_;
   llvm::DenseSet<NameId> bad_names_;
-  llvm::DenseSet<NameId> products_;  // of the block that is looked at
 };
 
 }  // namespace

@@ -36,6 +36,9 @@ std::optional<int64_t> tensor_bytes(DType dtype, llvm::ArrayRef<int64_t> dims);
 
 /// Checks the rules of a program that need no op schema: block tree, declarations, names, version.
 ///
+/// A dim below -1 is an error, except in a var that a run computes: the original multiplies dims of
+/// which one is -1, and only inference can tell whether the product is unknown.
+///
 /// Walks are iterative; cost is linear in the size of the program. Appends every fault to findings.
 /// Source: design/reliability.md section 6, rules 1, 2, 4 and 7.
 StructureFacts verify_structure(const Program& program, const StructureLimits& limits,

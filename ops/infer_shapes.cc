@@ -247,7 +247,7 @@ VarMeta meta_of(const VarSpec& spec) {
   meta.kind = spec.kind;
   meta.dtype = spec.dtype;
   meta.dims = spec.dims;
-  // statistics of instance_norm are declared with batch times channels, also of an unknown batch
+  // a product of dims, one of which is unknown, is any negative number in a file
   for (int64_t& dim : meta.dims) dim = std::max<int64_t>(dim, -1);
   meta.lod_level = spec.lod_level.value_or(0);
   meta.has_shape = spec.has_tensor();

@@ -1,3 +1,5 @@
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "ops/infer_shapes.h"
 #include "ops/verify_context.h"
@@ -52,7 +54,9 @@ class ShapeFindings final : public ShapeObserver {
   }
 
   void inferred(const Op& op, int64_t index, const Var& var, const VarMeta& meta) override {
-    if (!meta.has_shape || meta.kind == VarKind::kSelectedRows) return;
+    if (!meta.has_shape) return;
+    check_negative_dims(op, index, var, meta);
+    if (meta.kind == VarKind::kSelectedRows) return;
     const std::optional<int64_t> bytes = tensor_bytes(meta.dtype, meta.dims);
     if (bytes && *bytes <= context_.options.limits.max_tensor_bytes) return;
     const OpView view{op, index, context_.type_of(op)};
@@ -77,8 +81,55 @@ class ShapeFindings final : public ShapeObserver {
                      where);
   }
 
+  // Vars with a dim below -1 about which no op has said anything.
+  void finish() {
+    for (const Block& block : context_.program.blocks()) {
+      for (const Var& var : block.vars()) {
+        const std::optional<size_t> at = negative_dim(var);
+        if (!at || var.persistable() || products_.contains(&var) ||
+            block.writers_of(var.name()).empty())
+          continue;
+        Location where;
+        where.block = block.index();
+        where.var = var.name().str();
+        context_.findings.error(
+            "var-dims", InvalidProgram("var '{}' has dim {} at position {} (expected -1 or more)",
+                                       where.var, var.dims()[*at], *at)
+                            .at(where));
+      }
+    }
+  }
+
  private:
+  static std::optional<size_t> negative_dim(const Var& var) {
+    if (!var.spec().has_tensor()) return std::nullopt;
+    const llvm::ArrayRef<int64_t> dims = var.dims();
+    const auto* const found = llvm::find_if(dims, [](int64_t dim) { return dim < -1; });
+    if (found == dims.end()) return std::nullopt;
+    return static_cast<size_t>(found - dims.begin());
+  }
+
+  // Below -1 stands a product with an unknown factor; what inference knows is no such product.
+  void check_negative_dims(const Op& op, int64_t index, const Var& var, const VarMeta& meta) {
+    const std::optional<size_t> at = negative_dim(var);
+    if (!at) return;
+    products_.insert(&var);
+    const llvm::ArrayRef<int64_t> declared = var.dims();
+    bool fits = declared.size() == meta.dims.size();
+    for (size_t i = 0; fits && i < declared.size(); ++i)
+      fits = declared[i] >= -1 || meta.dims[i] < 0;
+    if (fits) return;
+    const OpView view{op, index, context_.type_of(op)};
+    Location where = Context::place(view);
+    where.var = var.name().str();
+    context_.error(view, "var-dims",
+                   InvalidProgram("var '{}' has dim {} at position {} (expected {} by inference)",
+                                  where.var, declared[*at], *at, dims_text(meta.dims)),
+                   where);
+  }
+
   Context& context_;
+  llvm::DenseSet<const Var*> products_;  // their dims below -1 are explained, or reported
 };
 
 }  // namespace
@@ -86,6 +137,7 @@ class ShapeFindings final : public ShapeObserver {
 void check_inference(Context& context) {
   ShapeFindings observer(context);
   observe_shapes(context.registry, context.program, observer);
+  observer.finish();
 }
 
 }  // namespace millrace::ops::verify

@@ -368,6 +368,20 @@ TEST_F(VerifyTest, ADifferentDeclarationIsAMatterOfStyle) {
                                                              "[-1, 2]")));
 }
 
+// The original declares batch times channels, which is below -1 for an unknown batch.
+TEST_F(VerifyTest, DimsBelowMinusOneAreProductsOfUnknownDims) {
+  build_small_net();
+  b_.block().find_var("y")->set_dims({-6, 2});
+  EXPECT_EQ(all(), "");
+  b_.block().find_var("y")->set_dims({-1, -2});
+  EXPECT_THAT(found("var-dims"), ElementsAre(HasSubstr("var 'y' has dim -2 at position 1 (expected "
+                                                       "[-1, 2] by inference)")));
+  b_.block().find_var("y")->set_dims({-1, 2});
+  b_.block().find_var("x")->set_dims({-1, -3});  // fed, so nobody infers it
+  EXPECT_THAT(found("var-dims"), ElementsAre(HasSubstr("var 'x' has dim -3 at position 1 (expected "
+                                                       "-1 or more)")));
+}
+
 TEST_F(VerifyTest, InferenceSeesNoOpThatIsAtFault) {
   build_small_net();
   b_.block().find_var("w")->set_dims({4, 2});
