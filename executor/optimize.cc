@@ -10,13 +10,13 @@ namespace millrace::executor {
 namespace {
 
 // In the order in which they run; all of them take the option `keep`.
-constexpr const char* kForInference[] = {"fold-constants", "share-results",   "fuse-conv",
-                                         "fuse-patterns",  "fuse-attention",  "join-moves",
-                                         "fuse-fc",        "fuse-elementwise"};
-constexpr const char* kForTraining[] = {
-    "fold-constants", "share-results",        "fuse-attention",
-    "fuse-norm",      "drop-shape-inputs",    "share-gradients",
-    "fuse-fc",        "accumulate-gradients", "fuse-elementwise"};
+constexpr const char* kForInference[] = {
+    "fold-constants", "share-results",  "fuse-embedding", "join-embeddings", "fuse-conv",
+    "fuse-patterns",  "fuse-attention", "join-moves",     "fuse-fc",         "fuse-elementwise"};
+constexpr const char* kForTraining[] = {"fold-constants",       "share-results",   "fuse-embedding",
+                                        "join-embeddings",      "fuse-attention",  "fuse-norm",
+                                        "drop-shape-inputs",    "share-gradients", "fuse-fc",
+                                        "accumulate-gradients", "fuse-elementwise"};
 
 // Normalisation with given statistics hands them on as its outputs, which are the same vars.
 bool hands_on(const Op& op) {

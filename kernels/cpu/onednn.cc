@@ -27,6 +27,8 @@ int native_arg(Arg arg) {
       return DNNL_ARG_WEIGHTS;
     case Arg::kBias:
       return DNNL_ARG_BIAS;
+    case Arg::kSummand:  // the first of the operations that follow
+      return DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1;
     case Arg::kDst:
       return DNNL_ARG_DST;
     case Arg::kDiffSrc:

@@ -36,6 +36,7 @@ enum class Arg : uint8_t {
   kSrc,
   kWeights,  ///< of a product: the second factor
   kBias,
+  kSummand,  ///< added to the result
   kDst,
   kDiffSrc,
   kDiffWeights,
@@ -111,9 +112,9 @@ StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convol
 /// A function of one number that a primitive applies to its result.
 enum class Activation : uint8_t { kNone, kRelu, kGelu, kGeluTanh, kSigmoid, kTanh };
 
-/// dst = activation(alpha * src x weights [+ bias] [+ old dst]) of matrices, or of as many matrices
-/// as the leading dims say (dims of 1 are repeated). Transposed factors are a matter of strides.
-/// With a bias, alpha must be 1.
+/// dst = activation(alpha * src x weights [+ bias] [+ old dst, or + summand]) of matrices, or of as
+/// many matrices as the leading dims say (dims of 1 are repeated). Transposed factors are a matter
+/// of strides. With a bias, alpha must be 1.
 struct Product {
   Desc src;      ///< [..., rows, inner]
   Desc weights;  ///< [..., inner, columns]
@@ -121,6 +122,7 @@ struct Product {
   float alpha = 1.0F;
   bool bias = false;        ///< kBias has one element a column
   bool accumulate = false;  ///< adds to what dst holds
+  bool summand = false;     ///< kSummand has the dims and strides of dst; not with accumulate
   Activation activation = Activation::kNone;
   /// Converts weights to the library's own layout in each run; pays for many rows.
   bool pack_weights = false;
@@ -128,7 +130,7 @@ struct Product {
   /// where the processor has no such products.
   bool bf16_factors = false;
 };
-/// kSrc, kWeights[, kBias] -> kDst.
+/// kSrc, kWeights[, kBias][, kSummand] -> kDst.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
 /// c = alpha * op(a) x op(b), all row-major, rows of a matrix a stride apart, in elements.

@@ -204,6 +204,7 @@ StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convol
 
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
   assert(!spec.bias || spec.alpha == 1.0F);
+  assert(!spec.accumulate || !spec.summand);
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("product", [&] {
     Desc factors[] = {spec.src, spec.weights};
@@ -218,6 +219,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     if (spec.alpha != 1.0F) attr.set_output_scales(0, {spec.alpha});
     dnnl::post_ops post;
     if (spec.accumulate) post.append_sum(1.0F);
+    if (spec.summand) post.append_binary(dnnl::algorithm::binary_add, dst);
     if (spec.activation != Activation::kNone)
       post.append_eltwise(1.0F, native_activation(spec.activation), 0.0F, 0.0F);
     attr.set_post_ops(post);
@@ -231,6 +233,7 @@ StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
     builder.add(Arg::kSrc, spec.src, desc.src_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());
     if (spec.bias) builder.add(Arg::kBias, bias, desc.bias_desc());
+    if (spec.summand) builder.add(Arg::kSummand, spec.dst, dst);
     builder.add(Arg::kDst, spec.dst, desc.dst_desc());
     return builder.build(dnnl::matmul(desc), desc.scratchpad_desc());
   });

@@ -7,6 +7,7 @@ namespace millrace::ops {
 
 /// Families of this folder, one a file.
 void add_lookup_ops(OpRegistry& registry);
+void add_pooled_lookup_ops(OpRegistry& registry);
 void add_sampled_loss_ops(OpRegistry& registry);
 void add_selected_rows_ops(OpRegistry& registry);
 

@@ -1,5 +1,6 @@
 #include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Rows of a table by id. Sparse gradients are SELECTED_ROWS of the table's shape.
 namespace millrace::ops {
@@ -22,7 +23,7 @@ Status infer_rows(InferContext& ctx, bool drops_last_dim) {
     dims.pop_back();
   }
   dims.push_back(table.dims[1]);
-  ctx.set_output("Out", tensor_meta(table.dtype, dims, ids.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(ids, table.dtype, dims));
   return Ok();
 }
 
@@ -36,9 +37,10 @@ Status infer_v2(InferContext& ctx) {
 Status infer_grad(InferContext& ctx) {
   if (!ctx.has_input("W")) return Ok();
   VarMeta meta = ctx.input("W");
-  const bool sparse = ctx.attr<bool>("is_sparse") || ctx.attr<bool>("is_distributed");
+  const bool sparse = ctx.attr<bool>("is_sparse");  // whatever is_distributed says
   meta.kind = sparse ? VarKind::kSelectedRows : VarKind::kLodTensor;
   meta.lod_level = 0;
+  meta.lod = {};
   ctx.set_output("W@GRAD", std::move(meta));
   return Ok();
 }

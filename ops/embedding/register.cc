@@ -5,6 +5,7 @@ namespace millrace::ops {
 
 void register_embedding(OpRegistry& registry) {
   add_lookup_ops(registry);
+  add_pooled_lookup_ops(registry);
   add_sampled_loss_ops(registry);
   add_selected_rows_ops(registry);
 }

@@ -3,6 +3,7 @@
 #include "ops/feature/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Products with a bias, and ops that stand for two.
 namespace millrace::ops {
@@ -39,7 +40,7 @@ Status infer_bilinear(InferContext& ctx) {
     return ctx.error("'Weight' has shape {}, expected [columns, {}, {}]", dims_text(weight.dims),
                      x.dims[1], y.dims[1]);
   }
-  ctx.set_output("Out", x.dtype, {x.dims[0], weight.dims[0]});
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {x.dims[0], weight.dims[0]}), x));
   return Ok();
 }
 
@@ -71,7 +72,20 @@ Status infer_fc(InferContext& ctx) {
   }
   Dims out(dims.begin(), dims.begin() + static_cast<std::ptrdiff_t>(columns));
   out.push_back(w.dims[1] < 0 ? -1 : w.dims[1] - padding);
-  ctx.set_output("Out", with_dims(x, out));
+  VarMeta meta = with_dims(x, out);
+  const VarMeta& residual = ctx.input("ResidualData");
+  if (ctx.has_input("ResidualData") && dims_known(residual)) {
+    bool same = residual.rank() == out.size();
+    for (size_t i = 0; same && i < out.size(); ++i) same = dims_agree(residual.dims[i], out[i]);
+    if (!same)
+      return ctx.error("'ResidualData' has shape {}, expected {}", dims_text(residual.dims),
+                       dims_text(out));
+  }
+  if (ctx.attr<bool>("residual_first")) {
+    meta.lod_level = residual.lod_level;
+    meta.lod = residual.lod;
+  }
+  ctx.set_output("Out", std::move(meta));
   return Ok();
 }
 
@@ -183,20 +197,22 @@ void add_fused_ops(OpRegistry& registry) {
                    .output("Out", "[rows, columns]")
                    .infer(infer_bilinear)
                    .flops(bilinear_flops)
-                   .grad({"bilinear_tensor_product_grad",
-                          {"Out@GRAD", "Weight", "X", "Y"},
-                          {"Bias@GRAD", "Weight@GRAD", "X@GRAD", "Y@GRAD"},
-                          {}}));
+                   .grad(without_offsets({"bilinear_tensor_product_grad",
+                                          {"Out@GRAD", "Weight", "X", "Y"},
+                                          {"Bias@GRAD", "Weight@GRAD", "X@GRAD", "Y@GRAD"}})));
   registry.add(OpDef("fc")
-                   .doc("activation of Input as a matrix times W plus Bias")
+                   .doc("activation of Input as a matrix times W plus Bias and ResidualData")
                    .input("Input", "any rank above in_num_col_dims")
                    .input("W", "[width, columns]")
                    .input("Bias", "[columns]", Arity::kOptional)
+                   .input("ResidualData", "summand of the shape of Out; of rewritten programs",
+                          Arity::kOptional)
                    .output("Out", "leading dims of Input, then the columns")
                    .attr("in_num_col_dims", 1, "dims of Input that stay")
                    .range(1)
                    .attr("activation_type", "", "activation function; empty: none")
                    .one_of({"", "relu", "gelu", "gelu_tanh", "sigmoid", "tanh"})
+                   .attr("residual_first", false, "Out has the LoD of ResidualData, not of Input")
                    .attr("padding_weights", false, "W has 4 surplus rows and columns")
                    .attr("Scale_in", 1.0F, "no effect on floating point")
                    .attr("Scale_weights", std::vector<float>{1.0F}, "no effect on floating point")

@@ -55,6 +55,101 @@ TEST(Lookup, ReadsATableOfSelectedRows) {
   EXPECT_THAT(missing.run_text(), HasSubstr("Ids has 3 at 0, which is no row of W"));
 }
 
+// Two sequences of ids and an empty one between them; 1 is the padding id.
+const Lod kThree({{0, 3, 3, 5}});
+const Values kIds{0, 1, 3, 3, 2};
+
+RunOp pooled_op(const std::string& combiner, DType dtype, int64_t padding) {
+  RunOp op("fused_embedding_seq_pool");
+  op.in("W", {4, 2}, spread(8, 0.7), dtype).in("Ids", {5, 1}, kIds, kI64, kThree);
+  op.attr("combiner", combiner).attr("padding_idx", padding).attr("pad_value", 0.5F).out("Out");
+  return op;
+}
+
+TEST(PooledLookup, IsLookupAndSequencePool) {
+  for (const auto& [combiner, pool] :
+       {std::pair{"sum", "SUM"}, {"average", "AVERAGE"}, {"sqrt", "SQRT"}}) {
+    for (const int64_t padding : {-1, 1}) {
+      RunOp rows("lookup_table");
+      rows.in("W", {4, 2}, spread(8, 0.7)).in("Ids", {5, 1}, kIds, kI64, kThree);
+      rows.attr("padding_idx", padding).out("Out");
+      ASSERT_EQ(rows.run_text(), "ok");
+      RunOp expected("sequence_pool");
+      expected.in("X", {5, 2}, rows.values("Out0"), DType::kFloat32, kThree);
+      expected.attr("pooltype", std::string(pool)).attr("pad_value", 0.5F).out("Out");
+      ASSERT_EQ(expected.run_text(), "ok");
+      RunOp op = pooled_op(combiner, DType::kFloat32, padding);
+      ASSERT_EQ(op.run_text(), "ok");
+      EXPECT_EQ(op.values("Out0"), expected.values("Out0")) << combiner << padding;
+    }
+  }
+}
+
+TEST(PooledLookup, HasTheGradientOfItsFormula) {
+  for (const char* const combiner : {"sum", "average", "sqrt"}) {
+    for (const int64_t padding : {-1, 1})
+      EXPECT_LT(pooled_op(combiner, kF64, padding).gradient_error({"W"}, "Out0"), 1e-6) << combiner;
+  }
+}
+
+// The original lets a row have several ids, whose results stand side by side.
+TEST(PooledLookup, TakesSeveralIdsARow) {
+  RunOp op("fused_embedding_seq_pool");
+  op.in("W", {3, 2}, {1, 2, 10, 20, 100, 200}, kF64);
+  op.in("Ids", {3, 2}, {0, 1, 2, 2, 1, 0}, kI64, Lod({{0, 2, 3}})).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(101, 202, 110, 220, 10, 20, 1, 2));
+  EXPECT_LT(op.gradient_error({"W"}, "Out0"), 1e-6);
+}
+
+TEST(PooledLookup, GivesRowsOfEveryIdIfSparse) {
+  RunOp op = pooled_op("average", DType::kFloat32, 1);
+  op.attr("is_sparse", true).out_kind("W@GRAD", VarKind::kSelectedRows);
+  ASSERT_TRUE(op.run_with_grad({"W"}).ok());
+  const SelectedRows& rows = rows_of(op, "W0@GRAD");
+  EXPECT_EQ(rows.height, 4);
+  EXPECT_THAT(rows.rows, ElementsAre(0, 1, 3, 3, 2));
+  const Values dout = waves(6, 5);
+  const Values values = values_of(rows);
+  for (size_t i = 0; i < 10; ++i) {
+    const double expected = i < 6 ? dout[i % 2] / 3 : dout[4 + i % 2] / 2;
+    EXPECT_NEAR(values[i], expected, 1e-6) << i;
+  }
+}
+
+TEST(PooledLookup, StandsBesideOthers) {
+  RunOp op("fused_embedding_seq_pool_concat");
+  op.in("W", {4, 2}, spread(8, 0.7), kF64).in("W", {3, 1}, {7, 8, 9}, kF64);
+  op.in("Ids", {5, 1}, kIds, kI64, kThree).in("Ids", {3, 1}, {2, 0, 1}, kI64, Lod({{0, 1, 2, 3}}));
+  op.in("X", {3, 2}, {1, 2, 3, 4, 5, 6}, kF64).ints("parts", {1, 0, 1}).out("Out");
+  ASSERT_EQ(op.run_text(2), "ok");
+  EXPECT_THAT(dims(op.value("Out0")), ElementsAre(3, 5));
+  RunOp first = pooled_op("sum", kF64, -1);
+  first.attr("pad_value", 0.0F);
+  ASSERT_EQ(first.run_text(), "ok");
+  const Values pooled = first.values("Out0");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(pooled[0], pooled[1], 1, 2, 9, 0, 0, 3, 4, 7,
+                                             pooled[4], pooled[5], 5, 6, 8));
+  EXPECT_LT(op.gradient_error({"W", "X"}, "Out0"), 1e-6);
+}
+
+TEST(PooledLookup, SaysWhatDoesNotFit) {
+  RunOp wrong("fused_embedding_seq_pool");
+  wrong.in("W", {3, 2}, {1}).in("Ids", {2, 1}, {0, 3}, kI64, Lod({{0, 2}})).out("Out");
+  EXPECT_THAT(wrong.run_text(), HasSubstr("Ids has 3 at 1, expected a number in [0, 3)"));
+  RunOp plain("fused_embedding_seq_pool");
+  plain.in("W", {3, 2}, {1}).in("Ids", {2, 1}, {0, 1}, kI64).out("Out");
+  EXPECT_THAT(plain.run_text(), HasSubstr("Ids must have LoD"));
+  RunOp rows("fused_embedding_seq_pool_concat");
+  rows.in("W", {3, 2}, {1}).in("Ids", {2, 1}, {0, 1}, kI64, Lod({{0, 2}}));
+  rows.in("X", {2, 2}, {1}).ints("parts", {1, 0}).out("Out");
+  EXPECT_THAT(rows.run_text(), HasSubstr("expected 1 rows"));
+  RunOp parts("fused_embedding_seq_pool_concat");
+  parts.in("W", {3, 2}, {1}).in("Ids", {2, 1}, {0, 1}, kI64, Lod({{0, 2}}));
+  parts.ints("parts", {1, 1}).out("Out");
+  EXPECT_THAT(parts.run_text(), HasSubstr("parts"));
+}
+
 TEST(MergeSelectedRows, AddsRowsOfOneNumber) {
   RunOp op("merge_selected_rows");
   op.in("X", rows_value({4, 2, 4}, 10, {3, 1}, {1, 2, 3}));

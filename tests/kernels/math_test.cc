@@ -292,10 +292,31 @@ TEST(Fc, AddsBiasAndActivation) {
   }
 }
 
+TEST(Fc, AddsAnotherTensor) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16}) {
+    for (const bool in_place : {false, true}) {
+      RunOp op("fc");
+      op.in("Input", {2, 2}, {1, -2, 0.5, 1}, dtype).in("W", {2, 2}, {1, 0.5, -1, 2}, dtype);
+      op.in("Bias", {2}, {0.25, -0.5}, dtype).in("ResidualData", {2, 2}, {-4, 8, 1, -1}, dtype);
+      if (in_place) {
+        op.out_in_place("Out", "ResidualData");
+      } else {
+        op.out("Out");
+      }
+      op.attr("activation_type", std::string("relu"));
+      ASSERT_EQ(op.run_text(), "ok");
+      EXPECT_THAT(op.values(in_place ? "ResidualData0" : "Out0"), ElementsAre(0, 4, 0.75, 0.75));
+    }
+  }
+}
+
 TEST(Fc, SaysWhatDoesNotFit) {
   RunOp op("fc");
   op.in("Input", {2, 2}, {1}).in("W", {2, 3}, {1}).in("Bias", {2}, {1}).out("Out");
   EXPECT_THAT(op.run_text(), HasSubstr("Bias must have 3 elements of the type of Input, found"));
+  RunOp residual("fc");
+  residual.in("Input", {2, 2}, {1}).in("W", {2, 3}, {1}).in("ResidualData", {1, 3}, {1}).out("Out");
+  EXPECT_THAT(residual.run_text(), HasSubstr("'ResidualData' has shape [1, 3], expected [2, 3]"));
 }
 
 RunOp attention_op(DType dtype) {

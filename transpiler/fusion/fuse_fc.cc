@@ -1,5 +1,8 @@
 #include <optional>
+#include <string>
+#include <vector>
 
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringSwitch.h>
 
@@ -66,25 +69,46 @@ std::optional<Product> product_of(Op& op, const PassContext& context) {
   return product;
 }
 
+// A product and what follows it: at most one op of each kind, in this order.
+struct Chain {
+  Product product;
+  std::vector<Op*> ops;  // in order of the program
+  llvm::StringRef out;
+  llvm::StringRef bias;
+  llvm::StringRef residual;
+  bool residual_first = false;  // the residual is the first operand of the sum
+  llvm::StringRef activation;
+};
+
 // The name of the bias if the op adds one value a column to the product.
-llvm::StringRef bias_of(const Op& add, const Product& product, const PassContext& context) {
-  const ops::OpDef* const def = context.registry.find("elementwise_add");
-  if (def == nullptr || add.type() != "elementwise_add" || single_input(add, "X") != product.out)
-    return {};
+llvm::StringRef bias_of(const Op& add, const Product& product, const ops::OpDef& def,
+                        llvm::StringRef sum) {
+  if (single_input(add, "X") != sum) return {};
   const llvm::StringRef name = single_input(add, "Y");
   const Var* const bias = add.block().find_var(name);
   if (!is_f32(bias) || bias->dims() != llvm::ArrayRef(product.columns)) return {};
-  const int32_t axis = ops::read_attr<int32_t>(*def, add, "axis");
+  const int32_t axis = ops::read_attr<int32_t>(def, add, "axis");
   return axis == -1 || axis == product.row_dims ? name : llvm::StringRef();
 }
 
+// The name of the other operand if it is a tensor of the shape of the sum so far.
+llvm::StringRef residual_of(const Op& add, llvm::StringRef sum) {
+  const llvm::StringRef x = single_input(add, "X");
+  const llvm::StringRef y = single_input(add, "Y");
+  const llvm::StringRef other = x == sum ? y : x;
+  const Var* const residual = add.block().find_var(other);
+  const Var* const own = add.block().find_var(sum);
+  const bool fits = x != y && is_f32(residual) && residual->kind() == VarKind::kLodTensor &&
+                    is_f32(own) && residual->dims() == own->dims() &&
+                    single_output(add, "Out") != other;
+  return fits ? other : llvm::StringRef();
+}
+
 // Activation that fc applies itself; empty if it has none for the op.
-llvm::StringRef activation_of(const Op& op, const PassContext& context) {
-  const ops::OpDef* const def = context.registry.find(op.type());
-  if (def == nullptr) return {};
+llvm::StringRef activation_of(const Op& op, const ops::OpDef& def) {
   return llvm::StringSwitch<llvm::StringRef>(op.type())
       .Cases("relu", "sigmoid", "tanh", op.type())
-      .Case("gelu", flag_is(op, *def, "approximate", true) ? "gelu_tanh" : "gelu")
+      .Case("gelu", flag_is(op, def, "approximate", true) ? "gelu_tanh" : "gelu")
       .Default({});
 }
 
@@ -102,36 +126,64 @@ class FuseFc final : public Pass {
       if (product_of(op, context)) products.push_back(&op);
     }
     for (Op* const op : products) {
-      const std::optional<Product> product = product_of(*op, context);
-      Op* const add = product ? inner.only_reader(product->out) : nullptr;
-      if (add == nullptr) continue;
-      const llvm::StringRef bias = bias_of(*add, *product, context);
-      if (bias.empty() || !inputs_unchanged(*op, *add)) continue;
-      fuse(*product, bias, *add, inner, context);
+      std::optional<Product> product = product_of(*op, context);
+      if (!product) continue;
+      Chain chain;
+      chain.product = *product;
+      chain.out = product->out;
+      chain.ops.push_back(op);
+      follow(chain, inner, context);
+      if (chain.bias.empty() && chain.residual.empty()) continue;
+      fuse(chain, inner);
       changed = true;
     }
     return changed;
   }
 
  private:
-  // The last op of the chain becomes the fc, so that it stands where the result is written.
-  static void fuse(const Product& product, llvm::StringRef bias, Op& add, const InnerVars& inner,
-                   const PassContext& context) {
-    Op* last = &add;
-    llvm::StringRef activation;
-    if (Op* const next = inner.only_reader(single_output(add, "Out"))) {
-      activation = activation_of(*next, context);
-      const bool same = inputs_unchanged(*product.op, *next) && inputs_unchanged(add, *next);
-      if (!activation.empty() && same) last = next;
+  // Lengthens the chain by ops that read its result and nobody else does.
+  static void follow(Chain& chain, const InnerVars& inner, const PassContext& context) {
+    while (chain.activation.empty()) {
+      Op* const next = inner.only_reader(chain.out);
+      const ops::OpDef* const def = next == nullptr ? nullptr : context.registry.find(next->type());
+      const bool steady = def != nullptr && llvm::all_of(chain.ops, [&](const Op* op) {
+                            return inputs_unchanged(*op, *next);
+                          });
+      if (!steady || !take(chain, *next, *def)) return;
+      chain.ops.push_back(next);
+      chain.out = single_output(*next, "Out");
     }
-    const llvm::StringRef out = single_output(*last, "Out");
-    if (last != &add) inner.erase(add);
-    turn_into(*last, "fc");
-    last->set_input("Input", product.x).set_input("W", product.weights).set_input("Bias", bias);
-    last->set_output("Out", out);
-    last->set_int("in_num_col_dims", static_cast<int32_t>(product.row_dims));
-    if (!activation.empty() && last != &add) last->set_string("activation_type", activation.str());
-    inner.erase(*product.op);
+  }
+
+  static bool take(Chain& chain, const Op& op, const ops::OpDef& def) {
+    if (op.type() != "elementwise_add") {
+      const bool sums = !chain.bias.empty() || !chain.residual.empty();
+      if (sums) chain.activation = activation_of(op, def);
+      return !chain.activation.empty();
+    }
+    if (chain.bias.empty() && chain.residual.empty()) {
+      chain.bias = bias_of(op, chain.product, def, chain.out);
+      if (!chain.bias.empty()) return true;
+    }
+    if (!chain.residual.empty()) return false;
+    chain.residual = residual_of(op, chain.out);
+    chain.residual_first = single_input(op, "X") == chain.residual;
+    return !chain.residual.empty();
+  }
+
+  // The last op of the chain becomes the fc, so that it stands where the result is written.
+  static void fuse(const Chain& chain, const InnerVars& inner) {
+    Op& last = *chain.ops.back();
+    const Product& product = chain.product;
+    turn_into(last, "fc");
+    last.set_input("Input", product.x).set_input("W", product.weights);
+    if (!chain.bias.empty()) last.set_input("Bias", chain.bias);
+    if (!chain.residual.empty()) last.set_input("ResidualData", chain.residual);
+    last.set_output("Out", chain.out);
+    last.set_int("in_num_col_dims", static_cast<int32_t>(product.row_dims));
+    if (chain.residual_first) last.set_bool("residual_first", true);
+    if (!chain.activation.empty()) last.set_string("activation_type", chain.activation.str());
+    for (Op* const op : llvm::ArrayRef(chain.ops).drop_back()) inner.erase(*op);
   }
 
   std::vector<std::string> keep_;
@@ -141,8 +193,8 @@ class FuseFc final : public Pass {
 
 void register_fuse_fc(PassRegistry& passes) {
   passes.add(PassInfo("fuse-fc",
-                      "make one op of a product with a matrix of weights, the sum with a bias, and "
-                      "an activation")
+                      "make one op of a product with a matrix of weights, the sums with a bias and "
+                      "with another tensor, and an activation")
                  .strings("keep", "vars whose value is wanted after a run")
                  .makes<FuseFc>());
 }

@@ -9,9 +9,11 @@ void register_fusions(PassRegistry& passes) {
   register_fuse_attention(passes);
   register_fuse_conv(passes);
   register_fuse_elementwise(passes);
+  register_fuse_embedding(passes);
   register_fuse_fc(passes);
   register_fuse_norm(passes);
   register_fuse_patterns(passes);
+  register_join_embeddings(passes);
   register_join_moves(passes);
   register_lower_products(passes);
   register_share_gradients(passes);

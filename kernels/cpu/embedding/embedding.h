@@ -8,6 +8,7 @@ namespace millrace::kernels {
 void add_hierarchical_sigmoid(KernelRegistry& registry);
 void add_lookup(KernelRegistry& registry);
 void add_nce(KernelRegistry& registry);
+void add_pooled_lookup(KernelRegistry& registry);
 void add_selected_rows(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -3,7 +3,7 @@
 #include <unordered_map>
 
 #include "kernels/cpu/embedding/embedding.h"
-#include "kernels/cpu/index.h"
+#include "kernels/cpu/embedding/ids.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
@@ -15,19 +15,6 @@
 // Rows of a table by id, and the gradient of the table: dense, or only the rows that were used.
 namespace millrace::kernels {
 namespace {
-
-// Errors: an id, other than the padding one, outside of [0, rows).
-template <typename I>
-Status check_ids(const I* ids, int64_t count, int64_t rows, int64_t padding) {
-  if (padding < 0) return check_range(ids, count, rows, "Ids");
-  for (int64_t i = 0; i < count; ++i) {
-    const auto id = static_cast<int64_t>(ids[i]);
-    if (id != padding && (id < 0 || id >= rows)) {
-      return KernelContext::error("Ids has {} at {}, expected a number in [0, {})", id, i, rows);
-    }
-  }
-  return Ok();
-}
 
 // Copies rows; the table does not fit the caches, so the next ones are fetched ahead.
 template <typename I>
@@ -158,7 +145,7 @@ Status dense_grad(const KernelContext& ctx, const GradArgs& args, const Tensor& 
 StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
   const GradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"), op.output("W@GRAD"),
                       op.attr<int64_t>("padding_idx")};
-  const bool sparse = op.attr<bool>("is_sparse") || op.attr<bool>("is_distributed");
+  const bool sparse = op.attr<bool>("is_sparse");  // whatever is_distributed says
   if (!args.w) return op.error("the op lacks W, which gives the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!args.w_grad) return Ok();

@@ -7,6 +7,7 @@ void add_embedding_kernels(KernelRegistry& registry) {
   add_hierarchical_sigmoid(registry);
   add_lookup(registry);
   add_nce(registry);
+  add_pooled_lookup(registry);
   add_selected_rows(registry);
 }
 

@@ -48,21 +48,11 @@ C activated(Activation activation, C x) {
   return x;
 }
 
-// What follows the product, for element types that the library does not do it for.
-template <typename T>
-void finish(Activation activation, const T* bias, int64_t columns, int64_t count, T* out) {
-  using C = Compute<T>;
-  for (int64_t i = 0; i < count; ++i) {
-    const C sum =
-        static_cast<C>(out[i]) + (bias == nullptr ? C{0} : static_cast<C>(bias[i % columns]));
-    out[i] = static_cast<T>(activated(activation, sum));
-  }
-}
-
 struct Fc {
   ArgIndex x;
   ArgIndex w;
   ArgIndex bias;
+  ArgIndex residual;
   ArgIndex out;
   size_t row_dims = 1;
   int64_t padding = 0;  ///< rows and columns of W that stand for nothing
@@ -91,20 +81,53 @@ StatusOr<Shape> shape_of(const KernelContext& ctx, const Fc& fc) {
   if (bias != nullptr && (bias->numel() != shape.columns || bias->dtype() != x.dtype()))
     return ctx.error("Bias must have {} elements of the type of Input, found {}", shape.columns,
                      describe(*bias));
+  const Tensor* const residual = ctx.find_in(fc.residual);
+  const Tensor& out = ctx.out(fc.out);
+  if (residual != nullptr && (residual->dims() != out.dims() || residual->dtype() != x.dtype()))
+    return ctx.error("ResidualData must be as the result, {}, found {}", describe(out),
+                     describe(*residual));
   return shape;
+}
+
+// The summand that is not there yet: null where the program writes the result into it.
+const Tensor* summand_apart(const KernelContext& ctx, const Fc& fc) {
+  const Tensor* const residual = ctx.find_in(fc.residual);
+  return residual == nullptr || residual->raw() == ctx.out(fc.out).raw() ? nullptr : residual;
+}
+bool accumulates(const KernelContext& ctx, const Fc& fc) {
+  return ctx.find_in(fc.residual) != nullptr && summand_apart(ctx, fc) == nullptr;
+}
+
+// What follows the product, for element types that the library does not do it for.
+template <typename T>
+void finish(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
+  using C = Compute<T>;
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  const Tensor* const residual = summand_apart(ctx, fc);
+  const int64_t count = ctx.out(fc.out).numel();
+  for (int64_t i = 0; i < count; ++i) {
+    C sum = static_cast<C>(out[i]);
+    if (bias != nullptr) sum += static_cast<C>(bias->data<T>()[i % columns]);
+    if (residual != nullptr) sum += static_cast<C>(residual->data<T>()[i]);
+    out[i] = static_cast<T>(activated(fc.activation, sum));
+  }
 }
 
 using Products = dnn::ShapeCache<dnn::Primitive>;
 
 Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Products& products) {
   const Tensor* const bias = ctx.find_in(fc.bias);
-  const int64_t key[] = {s.rows, s.inner, s.columns};
+  const Tensor* const residual = summand_apart(ctx, fc);
+  const bool adds = accumulates(ctx, fc);
+  const int64_t key[] = {s.rows, s.inner, s.columns, adds ? 1 : 0};
   MILLRACE_ASSIGN_OR_RETURN(const dnn::Primitive* const primitive, products.get(key, [&] {
     dnn::Product product;
     product.src = dnn::dense(DType::kFloat32, {s.rows, s.inner});
     product.weights = dnn::dense(DType::kFloat32, {s.inner, s.columns});
     product.dst = dnn::dense(DType::kFloat32, {s.rows, s.columns});
     product.bias = bias != nullptr;
+    product.accumulate = adds;
+    product.summand = residual != nullptr;
     product.activation = fc.activation;
     product.pack_weights = fc.keep_packed;
     product.bf16_factors = fc.bf16;
@@ -116,32 +139,30 @@ Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Product
   if (fc.keep_packed && ctx.in(fc.w).layout() == nullptr)
     MILLRACE_RETURN_IF_ERROR(
         bring_to(ctx.device(), ctx.stored_in(fc.w), primitive->layout(dnn::Arg::kWeights)));
-  llvm::SmallVector<dnn::Primitive::Binding, 4> bound = {{dnn::Arg::kSrc, ctx.in(fc.x).raw()},
+  llvm::SmallVector<dnn::Primitive::Binding, 5> bound = {{dnn::Arg::kSrc, ctx.in(fc.x).raw()},
                                                          {dnn::Arg::kWeights, ctx.in(fc.w)},
                                                          {dnn::Arg::kDst, ctx.out(fc.out).raw()}};
   if (bias != nullptr) bound.push_back({dnn::Arg::kBias, bias->raw()});
+  if (residual != nullptr) bound.push_back({dnn::Arg::kSummand, residual->raw()});
   return primitive->run(ctx.device(), bound);
 }
 
 Status run_other(const KernelContext& ctx, const Fc& fc, const Shape& s,
                  const MatrixProduct& product) {
   const Tensor& x = ctx.in(fc.x);
-  const Tensor* const bias = ctx.find_in(fc.bias);
   Tensor& out = ctx.out(fc.out);
   MILLRACE_RETURN_IF_ERROR(product.run(ctx.device(), x.dtype(),
                                        {s.rows, s.inner, s.columns, false, false, {}}, x.raw(),
-                                       ctx.in(fc.w).raw(), out.raw()));
+                                       ctx.in(fc.w).raw(), out.raw(), accumulates(ctx, fc)));
   return dispatch<AllFloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    finish<T>(fc.activation, bias == nullptr ? nullptr : bias->data<T>(), s.columns, out.numel(),
-              out.data<T>());
+    finish<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
 
 Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& gemm) {
   const Tensor& x = ctx.in(fc.x);
-  const Tensor* const bias = ctx.find_in(fc.bias);
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     Tensor& out = ctx.out(fc.out);
@@ -149,10 +170,10 @@ Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& 
                                   {.rows = s.rows,
                                    .columns = s.columns,
                                    .inner = s.inner,
+                                   .accumulate = accumulates(ctx, fc),
                                    .b_stride = s.columns + fc.padding},
                                   x.data<T>(), ctx.in(fc.w).data<T>(), out.data<T>()));
-    finish<T>(fc.activation, bias == nullptr ? nullptr : bias->data<T>(), s.columns, out.numel(),
-              out.data<T>());
+    finish<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
@@ -171,7 +192,8 @@ bool may_keep_packed(const KernelSetup& op, ArgIndex w) {
 }
 
 StatusOr<Kernel> fc(const KernelSetup& op) {
-  Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.output("Out")};
+  Fc fc{op.input("Input"), op.input("W"), op.input("Bias"), op.input("ResidualData"),
+        op.output("Out")};
   fc.row_dims = static_cast<size_t>(op.attr<int32_t>("in_num_col_dims"));
   fc.padding = op.attr<bool>("padding_weights") ? 4 : 0;
   MILLRACE_ASSIGN_OR_RETURN(fc.activation, activation_of(op));
