@@ -1,3 +1,4 @@
+#include "ops/lod_offsets.h"
 #include "ops/math/defs.h"
 #include "ops/math/matrix_dims.h"
 
@@ -40,7 +41,7 @@ Status infer(InferContext& ctx) {
   // the results of heads stand side by side
   const bool whole = heads > 1 && b.cols >= 0 && dims_agree(a.cols, b.rows);
   if (!drops_col) dims.push_back(whole ? b.cols * heads : b.cols);
-  ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, dims));
   return Ok();
 }
 
@@ -68,7 +69,24 @@ Status infer_v2(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(Dims dims, product_batch(ctx, a, b));
   if (x.rank() > 1) dims.push_back(a.rows);
   if (y.rank() > 1) dims.push_back(b.cols);
-  ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
+  ctx.set_output("Out", without_offsets(tensor_with_lod_of(x, x.dtype, dims)));
+  return Ok();
+}
+
+// A gradient that is no sum over a batch loses its LoD where that of the other operand is one: the
+// original then moves it into place from a tensor of its own.
+Status infer_v2_grad(InferContext& ctx) {
+  const VarMeta x = ctx.input("X");
+  const VarMeta y = ctx.input("Y");
+  bool sums_x = false;
+  bool sums_y = false;
+  const bool batches = x.rank() == y.rank() && x.rank() > 2;
+  for (size_t i = 0; batches && i + 2 < x.rank(); ++i) {
+    sums_x |= x.dims[i] < y.dims[i];
+    sums_y |= y.dims[i] < x.dims[i];
+  }
+  ctx.set_output("X@GRAD", sums_y && !sums_x ? without_offsets(x) : x);
+  ctx.set_output("Y@GRAD", sums_x && !sums_y ? without_offsets(y) : y);
   return Ok();
 }
 
@@ -96,7 +114,8 @@ OpDef matmul() {
       .infer(infer)
       .grad({.type = "matmul_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
-             .outputs = {"X@GRAD", "Y@GRAD"}})
+             .outputs = {"X@GRAD", "Y@GRAD"},
+             .infer = infer_grad_without_offsets})
       .flops(flops);
 }
 
@@ -111,7 +130,8 @@ OpDef matmul_v2() {
       .infer(infer_v2)
       .grad({.type = "matmul_v2_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
-             .outputs = {"X@GRAD", "Y@GRAD"}})
+             .outputs = {"X@GRAD", "Y@GRAD"},
+             .infer = infer_v2_grad})
       .flops(flops_v2);
 }
 

@@ -39,6 +39,12 @@ StatusOr<int64_t> output_size(const InferContext& ctx, size_t i, size_t spatial,
   return own;
 }
 
+// Every layout but those that say otherwise has the channels last, AnyLayout included, as in the
+// original.
+bool has_channels_last(const InferContext& ctx) {
+  return ctx.attr<std::string>("data_layout").compare(0, 2, "NC") != 0;
+}
+
 Status infer(InferContext& ctx, size_t spatial) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", spatial + 2, spatial + 2));
   VarMeta out = ctx.input("X");
@@ -46,12 +52,13 @@ Status infer(InferContext& ctx, size_t spatial) {
     ctx.set_output("Out", shapeless_meta(out.dtype));
     return Ok();
   }
-  const size_t first = first_spatial(channels_last(ctx, "data_layout"));
+  const size_t first = first_spatial(has_channels_last(ctx));
   for (size_t i = 0; i < spatial; ++i) {
     MILLRACE_ASSIGN_OR_RETURN(out.dims[first + i],
                               output_size(ctx, i, spatial, out.dims[first + i]));
   }
   out.lod_level = 0;
+  out.lod = {};
   ctx.set_output("Out", std::move(out));
   return Ok();
 }
@@ -70,7 +77,7 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef do
              const char* method) {
   OpDef def(type);
   def.doc(doc)
-      .input("X", "images, see data_layout")
+      .input("X", "images; channels last unless data_layout starts with NC")
       .input("OutSize", "the sizes as one tensor", Arity::kOptional)
       .input("SizeTensor", "one element for each spatial dim", Arity::kAny)
       .input("Scale", "the factors as a tensor", Arity::kOptional)

@@ -20,6 +20,7 @@ Status infer_warpctc(InferContext& ctx) {
   ctx.set_output("Loss", logits.dtype, {sequences, 1});
   VarMeta grad = logits;
   grad.lod_level = 0;
+  grad.lod = {};
   ctx.set_output("WarpCTCGrad", std::move(grad));
   return Ok();
 }
@@ -31,7 +32,7 @@ Status infer_align(InferContext& ctx) {
   VarMeta out = input;
   if (!ctx.has_input("InputLength")) out.dims[0] = -1;
   ctx.set_output("Output", std::move(out));
-  ctx.set_output("OutputLength", DType::kInt64, {input.dims[0], 1});
+  ctx.set_output("OutputLength", input.dtype, {input.dims[0], 1});
   return Ok();
 }
 

@@ -258,10 +258,15 @@ TEST(Gradients, AgreeWithFiniteDifferences) {
   RunOp tile("tile");
   tile.in("X", {2, 3}, counted(6), kF64).ints("repeat_times", {2, 1, 3}).out("Out");
   EXPECT_LT(tile.gradient_error({"X"}, "Out0"), 1e-6);
-  RunOp put("put_along_axis");
-  put.in("Input", {2, 3}, counted(6), kF64).in("Index", {2, 2}, {0, 0, 2, 1}, kI64);
-  put.in("Value", {2, 2}, {1, 2, 3, 4}, kF64).attr("Axis", 1).attr("Reduce", "add").out("Result");
-  EXPECT_LT(put.gradient_error({"Input", "Value"}, "Result0"), 1e-6);
+  for (const char* const reduce : {"assign", "add", "mul", "multiply", "mean", "amin", "amax"}) {
+    for (const bool include_self : {true, false}) {
+      RunOp put("put_along_axis");
+      put.in("Input", {2, 3}, counted(6), kF64).in("Index", {2, 2}, {0, 0, 2, 1}, kI64);
+      put.in("Value", {2, 2}, {1.5, 2.5, 3.5, 4.5}, kF64).attr("Axis", 1);
+      put.attr("Reduce", std::string(reduce)).attr("Include_self", include_self).out("Result");
+      EXPECT_LT(put.gradient_error({"Input", "Value"}, "Result0"), 1e-6) << reduce << include_self;
+    }
+  }
   RunOp pad("pad");
   pad.in("X", {3, 2}, counted(6), kF64).ints("paddings", {-1, 2, 1, 0}).out("Out");
   EXPECT_LT(pad.gradient_error({"X"}, "Out0"), 1e-6);

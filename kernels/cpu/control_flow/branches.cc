@@ -116,7 +116,8 @@ StatusOr<Kernel> merge_lod_tensor(const KernelSetup& op) {
     Tensor merged;
     MILLRACE_RETURN_IF_ERROR(pieces.write(yes.numel() > 0 ? yes : no, merged));
     std::vector<LodLevel> levels;
-    for (size_t i = 0; i < level && i < x.lod().size(); ++i)
+    // the levels above those of the branches, if the branches have any
+    for (size_t i = 0; finer > 0 && i < level && i < x.lod().size(); ++i)
       levels.emplace_back(x.lod().level(i).begin(), x.lod().level(i).end());
     for (LodLevel& lod : pieces.lod()) levels.push_back(std::move(lod));
     merged.set_lod(levels.empty() ? Lod() : Lod(std::move(levels)));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/plain_conv.h"
@@ -124,7 +126,10 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   spec.alpha = fusion_.alpha;
   Prepared prepared;
   prepared.spec = spec;
-  if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0)
+  // the library knows no negative padding, which cuts a border off
+  const auto cuts = [](int64_t padding) { return padding < 0; };
+  if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0 ||
+      llvm::any_of(spec.before, cuts) || llvm::any_of(spec.after, cuts))
     return prepared;
   auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
                    : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)

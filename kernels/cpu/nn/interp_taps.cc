@@ -166,9 +166,11 @@ InterpAttrs read_interp_attrs(const KernelSetup& op) {
   InterpAttrs attrs;
   llvm::StringRef type = op.def().type();
   attrs.spatial = type.startswith("linear") ? 1 : type.startswith("trilinear") ? 3 : 2;
-  attrs.method = type.startswith("nearest")   ? InterpMethod::kNearest
-                 : type.startswith("bicubic") ? InterpMethod::kCubic
-                                              : InterpMethod::kLinear;
+  // the attribute counts, whatever the op is called
+  const auto method = op.attr<std::string>("interp_method");
+  attrs.method = method == "nearest"   ? InterpMethod::kNearest
+                 : method == "bicubic" ? InterpMethod::kCubic
+                                       : InterpMethod::kLinear;
   attrs.second = type.contains("_v2");
   if (attrs.second) {
     attrs.scale = op.attr<std::vector<float>>("scale");
@@ -179,7 +181,7 @@ InterpAttrs read_interp_attrs(const KernelSetup& op) {
   for (size_t i = 3 - attrs.spatial; i < 3; ++i) attrs.sizes.push_back(op.attr<int64_t>(kNames[i]));
   attrs.align_corners = op.attr<bool>("align_corners");
   attrs.centres = !attrs.align_corners && op.attr<int32_t>("align_mode") == 0;
-  attrs.channels_last = channels_last(op, "data_layout");
+  attrs.channels_last = op.attr<std::string>("data_layout").compare(0, 2, "NC") != 0;
   attrs.out_size = op.input("OutSize");
   attrs.size_tensors = op.inputs("SizeTensor");
   attrs.scale_tensor = op.input("Scale");

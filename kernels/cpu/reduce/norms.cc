@@ -139,9 +139,8 @@ double p_norm_slope(double x, double norm, const PNorm& of) {
   const double sign = x > 0 ? 1 : x < 0 ? -1 : 0;
   const double magnitude = std::abs(x);
   if (of.p == 0 || sign == 0) return 0;
-  if (of.p == 1) return sign;
   if (std::isinf(of.p)) return magnitude == norm ? sign : 0;
-  return sign * std::pow(magnitude, of.p - 1) * std::pow(norm + of.epsilon, 1 - of.p);
+  return sign * std::pow(magnitude, of.p - 1) / (std::pow(norm, of.p - 1) + of.epsilon);
 }
 
 StatusOr<Kernel> p_norm(const KernelSetup& op) {

@@ -51,7 +51,7 @@ void align_rows(const AlignSettings& s, const Tensor& input, const std::vector<R
     T* const row = output.data<T>() + static_cast<int64_t>(i) * width;
     std::fill_n(row, width, static_cast<T>(s.padding));
     std::copy(left.begin(), left.end(), row);
-    if (lengths != nullptr) lengths->data<int64_t>()[i] = static_cast<int64_t>(left.size());
+    if (lengths != nullptr) lengths->data<T>()[i] = static_cast<T>(left.size());
   }
 }
 

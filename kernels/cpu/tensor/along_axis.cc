@@ -1,6 +1,8 @@
 #include "kernels/cpu/tensor/along_axis.h"
 
 #include <algorithm>
+#include <type_traits>
+#include <vector>
 
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/needed.h"
@@ -17,8 +19,10 @@ namespace {
 template <typename Fn>
 Status with_along(const Tensor& x, const Tensor& index, int64_t axis_attr, Fn&& fn) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t axis, axis_of(axis_attr, x.rank()));
-  const AxisView view(x.dims(), static_cast<size_t>(axis));
+  AxisView view(x.dims(), static_cast<size_t>(axis));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t count, count_along(x, index, static_cast<size_t>(axis)));
+  if (axis > 0)  // the index may end before the tensor does
+    view.outer = ops::dims_product(index.dims().take_front(static_cast<size_t>(axis)));
   return with_index(index, "Index", [&](const auto* ids) -> Status {
     MILLRACE_RETURN_IF_ERROR(check_range(ids, index.numel(), view.size, "Index"));
     return dispatch<AddTypes>(x.dtype(),
@@ -149,42 +153,131 @@ StatusOr<Kernel> put_along(const KernelSetup& op) {
   });
 }
 
-// Elements that were replaced have no gradient; those that were added to keep theirs.
+// What a gradient of put_along_axis is computed from. Result is looked at by products and extremes
+// only.
+template <typename T>
+struct PutArgs {
+  const T* x;
+  const T* value;
+  const T* result;
+  const T* dy;
+  T* dx;  ///< may be null, as dv
+  T* dv;
+};
+
+// How many operands share the gradient of each place: those of a mean, or those that equal the
+// extreme, the element itself always among these.
+template <typename T, typename I>
+void count_sharers(const AxisView& view, const I* ids, int64_t count, Reduce reduce,
+                   bool include_self, const PutArgs<T>& a, std::vector<int64_t>& sharers) {
+  sharers.assign(static_cast<size_t>(view.outer * view.size * view.inner), 0);
+  const auto add = [&](int64_t place, T operand) {
+    sharers[static_cast<size_t>(place)] += reduce == Reduce::kMean || operand == a.result[place];
+  };
+  if (reduce != Reduce::kMean || include_self) {
+    for (size_t i = 0; i < sharers.size(); ++i)
+      add(static_cast<int64_t>(i), reduce == Reduce::kMean ? T{} : a.x[i]);
+  }
+  each_along(view, ids, count, [&](int64_t place, int64_t k) {
+    add(place, reduce == Reduce::kMean ? T{} : a.value[k]);
+  });
+}
+
+// The part of a place's gradient that an operand gets.
+template <typename T>
+T share(Reduce reduce, T operand, T result, T dy, int64_t sharers) {
+  switch (reduce) {
+    case Reduce::kMultiply:
+      if (std::is_integral_v<T> && operand == T{}) return T{};
+      return static_cast<T>(dy * result / operand);
+    case Reduce::kMean:
+      return static_cast<T>(dy / static_cast<Compute<T>>(sharers));
+    case Reduce::kMin:
+    case Reduce::kMax:
+      return operand == result ? static_cast<T>(dy / static_cast<Compute<T>>(sharers)) : T{};
+    default:
+      return dy;
+  }
+}
+
+// Elements that were replaced have no gradient, and of several values for one place the last one
+// has it.
+template <typename T, typename I>
+void put_gradients(const AxisView& view, const I* ids, int64_t count, Reduce reduce,
+                   bool include_self, const PutArgs<T>& a, std::vector<int64_t>& seen) {
+  const bool shared = reduce == Reduce::kMean || reduce == Reduce::kMin || reduce == Reduce::kMax;
+  const bool looks = shared || reduce == Reduce::kMultiply;
+  if (shared) count_sharers(view, ids, count, reduce, include_self, a, seen);
+  if (reduce == Reduce::kAssign) {
+    seen.assign(static_cast<size_t>(view.outer * view.size * view.inner), 0);
+    each_along(view, ids, count,
+               [&](int64_t place, int64_t k) { seen[static_cast<size_t>(place)] = k; });
+  }
+  const bool keeps = include_self && reduce != Reduce::kAssign;
+  each_along(view, ids, count, [&](int64_t place, int64_t k) {
+    const int64_t known = seen.empty() ? 0 : seen[static_cast<size_t>(place)];
+    const T result = looks ? a.result[place] : T{};
+    const bool lost = reduce == Reduce::kAssign && known != k;
+    if (a.dv != nullptr)
+      a.dv[k] = lost ? T{} : share(reduce, looks ? a.value[k] : T{}, result, a.dy[place], known);
+    if (a.dx != nullptr)
+      a.dx[place] =
+          keeps ? share(reduce, looks ? a.x[place] : T{}, result, a.dy[place], known) : T{};
+  });
+}
+
+struct PutGradSlots {
+  ArgIndex x, index, value, result, grad, dx, dv;
+};
+
+// Checks what a gradient of this kind reads. Products and extremes need all operands.
+template <typename T>
+StatusOr<PutArgs<T>> put_args(const KernelContext& ctx, const PutGradSlots& slots, Reduce reduce,
+                              const Tensor& index, const Tensor& from) {
+  PutArgs<T> args{nullptr, nullptr, nullptr, from.data<T>(), nullptr, nullptr};
+  if (reduce != Reduce::kAssign && reduce != Reduce::kAdd && reduce != Reduce::kMean) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, slots.x, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const result, needed(ctx, slots.result, "Result"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const value, needed(ctx, slots.value, "Value"));
+    if (x->dims() != from.dims() || result->dims() != from.dims() || x->dtype() != from.dtype() ||
+        result->dtype() != from.dtype() || value->numel() != index.numel() ||
+        value->dtype() != from.dtype())
+      return ctx.error("Input {}, Result {} and Value {} must be as Result@GRAD {} and Index {}",
+                       describe(*x), describe(*result), describe(*value), describe(from),
+                       describe(index));
+    args.x = x->data<T>();
+    args.result = result->data<T>();
+    args.value = value->data<T>();
+  }
+  Tensor* const dx = ctx.find_out(slots.dx);
+  Tensor* const dv = ctx.find_out(slots.dv);
+  if (dx != nullptr && dx->bytes() != from.bytes())
+    return ctx.error("Result@GRAD {} must have the shape of Input", describe(from));
+  if (dv != nullptr && (dv->numel() != index.numel() || dv->dtype() != from.dtype()))
+    return ctx.error("Value must have an element for each of Index {}", describe(index));
+  if (dx != nullptr) copy_bytes(ctx.device(), dx->raw(), from.raw(), from.bytes());
+  args.dx = dx == nullptr ? nullptr : dx->data<T>();
+  args.dv = dv == nullptr ? nullptr : dv->data<T>();
+  return args;
+}
+
 StatusOr<Kernel> put_along_grad(const KernelSetup& op) {
-  const ArgIndex index_arg = op.input("Index");
-  const ArgIndex grad = op.input("Result@GRAD");
-  const ArgIndex x_grad = op.output("Input@GRAD");
-  const ArgIndex value_grad = op.output("Value@GRAD");
+  const PutGradSlots slots{op.input("Input"),      op.input("Index"),       op.input("Value"),
+                           op.input("Result"),     op.input("Result@GRAD"), op.output("Input@GRAD"),
+                           op.output("Value@GRAD")};
   const auto axis = op.attr<int64_t>("Axis");
   const Reduce reduce = reduce_of(op);
-  if (reduce != Reduce::kAssign && reduce != Reduce::kAdd) {
-    return Status(StatusCode::kUnimplemented,
-                  "put_along_axis_grad is there for Reduce assign and add, found " +
-                      op.attr<std::string>("Reduce"));
-  }
-  return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, grad, "Result@GRAD"));
-    Tensor* const dx = ctx.find_out(x_grad);
-    Tensor* const dv = ctx.find_out(value_grad);
-    if (dx != nullptr && dx->bytes() != from->bytes())
-      return ctx.error("Result@GRAD {} must have the shape of Input", describe(*from));
-    if (dv != nullptr && (dv->numel() != index->numel() || dv->dtype() != from->dtype()))
-      return ctx.error("Value must have an element for each of Index {}", describe(*index));
+  const bool include_self = op.attr<bool>("Include_self");
+  return Kernel([=, seen = std::vector<int64_t>()](const KernelContext& ctx) mutable -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, slots.index, "Index"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, slots.grad, "Result@GRAD"));
     return with_along(
-        *from, *index, axis, [&](auto tag, const AxisView& view, const auto* ids, int64_t count) {
+        *from, *index, axis,
+        [&](auto tag, const AxisView& view, const auto* ids, int64_t count) -> Status {
           using T = typename decltype(tag)::type;
-          const T* const dy = from->data<T>();
-          if (dv != nullptr) {
-            each_along(view, ids, count,
-                       [&](int64_t place, int64_t k) { dv->data<T>()[k] = dy[place]; });
-          }
-          if (dx == nullptr) return Ok();
-          copy_bytes(ctx.device(), dx->raw(), from->raw(), from->bytes());
-          if (reduce == Reduce::kAssign) {
-            each_along(view, ids, count,
-                       [&](int64_t place, int64_t /*k*/) { dx->data<T>()[place] = T{}; });
-          }
+          MILLRACE_ASSIGN_OR_RETURN(const PutArgs<T> args,
+                                    put_args<T>(ctx, slots, reduce, *index, *from));
+          put_gradients(view, ids, count, reduce, include_self, args, seen);
           return Ok();
         });
   });

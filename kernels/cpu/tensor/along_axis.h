@@ -37,11 +37,13 @@ void each_along(const AxisView& view, const I* index, int64_t count, Fn&& fn) {
   }
 }
 
-/// Elements of an index along the axis. Errors: its shape differs from the tensor's elsewhere.
+/// Elements of an index along the axis. Errors: its shape differs from the tensor's elsewhere,
+/// other than by a smaller dim 0.
 inline StatusOr<int64_t> count_along(const Tensor& tensor, const Tensor& index, size_t axis) {
   bool fits = tensor.rank() == index.rank();
   for (size_t d = 0; fits && d < tensor.rank(); ++d)
-    fits = d == axis || tensor.dims()[d] == index.dims()[d];
+    fits = d == axis || tensor.dims()[d] == index.dims()[d] ||
+           (d == 0 && index.dims()[d] < tensor.dims()[d]);
   if (!fits) {
     return KernelContext::error("Index {} must have the dims of {} except dim {}", describe(index),
                                 describe(tensor), axis);
