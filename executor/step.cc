@@ -8,7 +8,6 @@
 #include "framework/names.h"
 #include "framework/program.h"
 #include "kernels/cpu/layouts.h"
-#include "kernels/run_time_lod.h"
 
 namespace millrace::executor {
 namespace {
@@ -63,9 +62,12 @@ bool same_inputs(const Step& step, Value* const* table) {
     if (step.inputs[i] < 0) continue;
     const Step::Seen& seen = step.seen[i];
     const Value& value = *table[step.inputs[i]];
-    if (const auto* const tensor = value.get_if<Tensor>()) {
-      if (seen.kind != VarKind::kLodTensor || seen.dtype != tensor->dtype() ||
-          tensor->dims() != llvm::ArrayRef<int64_t>(seen.dims) || !(seen.lod == tensor->lod()))
+    if (value.holds<std::monostate>()) {
+      if (seen.kind != value.kind() || !seen.dims.empty()) return false;
+    } else if (const auto* const tensor = value.get_if<Tensor>()) {
+      if (!tensor->initialized() || seen.kind != VarKind::kLodTensor ||
+          seen.dtype != tensor->dtype() || tensor->dims() != llvm::ArrayRef<int64_t>(seen.dims) ||
+          !(seen.lod == tensor->lod()))
         return false;
     } else {
       return false;  // rows and arrays change from run to run
@@ -83,46 +85,14 @@ void remember_inputs(Step& step, Value* const* table) {
   }
 }
 
-// LoD of the first input that has as many levels.
-Lod lod_of_inputs(const Step& step, Value* const* table, int32_t levels) {
-  for (const int32_t index : step.inputs) {
-    if (index < 0) continue;
-    const auto* const tensor = table[index]->get_if<Tensor>();
-    if (tensor != nullptr && static_cast<int32_t>(tensor->lod().size()) == levels)
-      return tensor->lod();
-  }
-  return {};
-}
-
-// LoD of the first var in an input slot.
-Lod lod_of_slot(const Step& step, Value* const* table, llvm::StringRef name) {
-  size_t i = 0;
-  for (const Slot& slot : step.op->inputs()) {
-    if (step.op->name_of(slot.name) == name && !slot.args.empty() && step.inputs[i] >= 0) {
-      const auto* const tensor = table[step.inputs[i]]->get_if<Tensor>();
-      return tensor != nullptr ? tensor->lod() : Lod();
-    }
-    i += slot.args.size();
-  }
-  return {};
-}
-
-// `slot` is that of the output.
-void add_result(Step& step, uint16_t output, llvm::StringRef slot, VarMeta& meta,
-                Value* const* table) {
+void add_result(Step& step, uint16_t output, VarMeta meta) {
   Step::Result result;
   result.output = output;
   result.dtype = meta.dtype;
   result.sized = meta.has_shape &&
                  std::all_of(meta.dims.begin(), meta.dims.end(), [](int64_t d) { return d >= 0; });
   result.dims = std::move(meta.dims);
-  if (const auto from = kernels::run_time_lod(step.op->type(), slot)) {
-    if (!from->empty()) result.lod = lod_of_slot(step, table, *from);
-  } else if (meta.lod_level > 0) {
-    result.lod = static_cast<int32_t>(meta.lod.size()) == meta.lod_level
-                     ? std::move(meta.lod)
-                     : lod_of_inputs(step, table, meta.lod_level);
-  }
+  result.lod = std::move(meta.lod);
   step.results.push_back(std::move(result));
 }
 
@@ -134,19 +104,12 @@ bool is_dense(const Step& step, NameId name, const VarMeta& meta) {
          (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray);
 }
 
-// Kernels make selected rows or arrays out of other such values, or where inference says so. Ops
-// that give a table its first values size what they write themselves, whatever it is declared as.
-bool fills_tables(llvm::StringRef type) {
-  return type.startswith("fill_constant") || type == "uniform_random" ||
-         type == "gaussian_random" || type == "truncated_gaussian_random";
-}
-
+// Kernels make selected rows or arrays out of other such values, or where inference says so.
 Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRef slot, NameId name,
                            const VarMeta& meta) {
   const Var* const var = step.op->block().find_var_recursive(step.op->name_of(name));
   if (meta.kind != VarKind::kLodTensor || var == nullptr) return Ok();
   if (var->kind() != VarKind::kSelectedRows && var->kind() != VarKind::kLodTensorArray) return Ok();
-  if (fills_tables(step.op->type())) return Ok();
   const bool rows = var->kind() == VarKind::kSelectedRows;
   const bool may = llvm::any_of(step.inputs, [&](int32_t index) {
     return index >= 0 && (rows ? table[index]->holds<SelectedRows>()
@@ -206,7 +169,17 @@ Status check_kinds(const Step& step, Value* const* table) {
       .with_hint("the op that computes it has not run, or its var is overwritten or deleted");
 }
 
+// A tensor that was never resized is no tensor to a kernel: inputs that may be missing are found
+// missing. Such a tensor counts as changed, so that it is seen here.
+void drop_empty_inputs(const Step& step, Value* const* table) {
+  for (const int32_t index : step.inputs) {
+    const auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    if (tensor != nullptr && !tensor->initialized()) *table[index] = Value();
+  }
+}
+
 Status infer(Step& step, Value* const* table) {
+  drop_empty_inputs(step, table);
   MILLRACE_RETURN_IF_ERROR(check_kinds(step, table));
   step.results.clear();
   step.inferred = false;
@@ -222,8 +195,7 @@ Status infer(Step& step, Value* const* table) {
             MILLRACE_RETURN_IF_ERROR(
                 check_declared_kind(step, table, step.op->name_of(slot.name), name, meta));
           } else if (arg.name == name && step.outputs[position] >= 0) {
-            VarMeta copy = meta;
-            add_result(step, position, step.op->name_of(slot.name), copy, table);
+            add_result(step, position, meta);
           }
           ++position;
         }

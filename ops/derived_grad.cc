@@ -3,6 +3,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "ops/infer_context.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
@@ -24,7 +25,7 @@ llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
   return {};
 }
 
-Status infer_grad(InferContext& ctx) {
+Status infer_grad(InferContext& ctx, bool with_offsets) {
   const GradSpec& spec = *ctx.def().forward()->grad_spec();
   for (const SlotDef& slot : ctx.def().outputs()) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
@@ -37,13 +38,32 @@ Status infer_grad(InferContext& ctx) {
     for (size_t i = 0; i < count; ++i) {
       VarMeta meta = ctx.input(source, i);
       if (spec.drops_lod) meta.lod_level = 0;
+      if (spec.drops_lod || !with_offsets) meta.lod = {};
       ctx.set_output(slot.name, std::move(meta), i);
     }
   }
   return Ok();
 }
 
+Status infer_grad_with_offsets(InferContext& ctx) {
+  return infer_grad(ctx, true);
+}
+
 }  // namespace
+
+void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
+                               llvm::StringRef output_slot) {
+  const Slot* const inputs = ctx.op().find_input(input_slot);
+  const Slot* const outputs = ctx.op().find_output(output_slot);
+  if (inputs == nullptr || outputs == nullptr) return;
+  const size_t count = std::min(inputs->args.size(), outputs->args.size());
+  for (size_t i = 0; i < count; ++i)
+    ctx.set_output(output_slot, without_offsets(ctx.input(input_slot, i)), i);
+}
+
+Status infer_grad_without_offsets(InferContext& ctx) {
+  return infer_grad(ctx, false);
+}
 
 OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
   const GradSpec& spec = *forward.grad_spec();
@@ -73,7 +93,7 @@ OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
     }
     def.add_attr_def(std::move(copy));
   }
-  def.infer(spec.infer != nullptr ? spec.infer : infer_grad).flops(forward.flops_fn());
+  def.infer(spec.infer != nullptr ? spec.infer : infer_grad_with_offsets).flops(forward.flops_fn());
   if (forward.block_shared()) def.shares_block();
   return def;
 }

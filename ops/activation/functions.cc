@@ -1,5 +1,6 @@
 #include "ops/activation/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
@@ -40,9 +41,21 @@ void add_trigonometry(OpRegistry& registry) {
   registry.add(unary_op("atanh", "atanh_grad", kX, "inverse hyperbolic tangent"));
 }
 
+Status infer_abs(InferContext& ctx) {
+  ctx.set_output("Out", without_offsets(ctx.input("X")));
+  return Ok();
+}
+
+Status infer_test(InferContext& ctx) {
+  VarMeta meta = without_offsets(ctx.input("X"));
+  meta.dtype = DType::kBool;
+  ctx.set_output("Out", std::move(meta));
+  return Ok();
+}
+
 // The gradients of the rounding ones are zero.
 void add_parts(OpRegistry& registry) {
-  registry.add(unary_op("abs", "abs_grad", kX, "absolute value"));
+  registry.add(unary_op("abs", "abs_grad", kX, "absolute value").infer(infer_abs));
   registry.add(unary_op("floor", "floor_grad", kNothing, "largest integer <= x"));
   registry.add(unary_op("ceil", "ceil_grad", kNothing, "smallest integer >= x"));
   registry.add(unary_op("round", "round_grad", kNothing, "nearest integer, halves away from 0"));
@@ -55,7 +68,7 @@ void add_tests(OpRegistry& registry) {
                      .doc(doc)
                      .input("X", "any shape")
                      .output("Out", "bool, shape and LoD of X")
-                     .infer(infer_unary_bool)
+                     .infer(infer_test)
                      .flops(elementwise_flops));
   };
   add("isfinite_v2", "whether each element is neither infinite nor NaN");

@@ -1,5 +1,6 @@
 #include "ops/activation/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
@@ -43,7 +44,8 @@ OpDef prelu() {
       .grad({.type = "prelu_grad",
              .inputs = {"Alpha", "Out@GRAD", "X"},
              .outputs = {"Alpha@GRAD", "X@GRAD"},
-             .shape_like = {{"X@GRAD", "Out@GRAD"}}})
+             .shape_like = {{"X@GRAD", "Out@GRAD"}},
+             .infer = infer_grad_without_offsets})
       .flops(elementwise_flops)
       .inplace("X", "Out");
 }

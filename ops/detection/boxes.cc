@@ -1,5 +1,6 @@
 #include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
@@ -10,7 +11,7 @@ Status infer_iou_similarity(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta y = ctx.input("Y");
   const Dims dims = {x.has_shape ? x.dims[0] : -1, y.has_shape ? y.dims[0] : -1};
-  ctx.set_output("Out", tensor_meta(x.dtype, dims, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, dims));
   return Ok();
 }
 
@@ -24,8 +25,7 @@ Status infer_box_coder(InferContext& ctx) {
     MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "TargetBox", 2, 2));
     const Dims dims = {target.has_shape ? target.dims[0] : -1, prior.has_shape ? prior.dims[0] : -1,
                        4};
-    VarMeta out = tensor_meta(target.dtype, dims, target.lod_level);
-    out.lod = target.lod;
+    VarMeta out = tensor_with_lod_of(target, target.dtype, dims);
     ctx.set_output("OutputBox", std::move(out));
     return Ok();
   }

@@ -1,5 +1,6 @@
 #include "ops/detection/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 namespace {
@@ -97,7 +98,8 @@ void add_yolo_ops(OpRegistry& registry) {
                    .grad({.type = "yolov3_loss_grad",
                           .inputs = {"X", "GTBox", "GTLabel", "GTScore", "Loss@GRAD",
                                      "ObjectnessMask", "GTMatchMask"},
-                          .outputs = {"X@GRAD", "GTBox@GRAD", "GTLabel@GRAD", "GTScore@GRAD"}}));
+                          .outputs = {"X@GRAD", "GTBox@GRAD", "GTLabel@GRAD", "GTScore@GRAD"},
+                          .infer = infer_grad_without_offsets}));
 }
 
 }  // namespace millrace::ops

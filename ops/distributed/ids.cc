@@ -1,5 +1,6 @@
 #include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Sorting ids by server and putting the answers back into order; spec/op_gaps.md.
 namespace millrace::ops {
@@ -12,6 +13,7 @@ Status infer_split_ids(InferContext& ctx) {
   for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
     VarMeta out = ids;
     out.lod_level = 0;
+    out.lod = {};
     if (ids.kind != VarKind::kSelectedRows) out.dims = Dims{-1, 1};
     ctx.set_output("Out", std::move(out), i);
   }
@@ -32,7 +34,7 @@ Status infer_merge_ids(InferContext& ctx) {
   for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
     const VarMeta& ids = ctx.input("Ids", i);
     const int64_t rows = dims_known(ids) && ids.rank() > 0 ? ids.dims[0] : -1;
-    ctx.set_output("Out", tensor_meta(x.dtype, {rows, x.dims[1]}, ids.lod_level), i);
+    ctx.set_output("Out", tensor_with_lod_of(ids, x.dtype, {rows, x.dims[1]}), i);
   }
   return Ok();
 }

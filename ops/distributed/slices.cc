@@ -27,6 +27,7 @@ Status infer_sections(InferContext& ctx, const char* attr) {
   for (size_t i = 0; i < outputs; ++i) {
     VarMeta out = x;
     out.lod_level = 0;
+    out.lod = {};
     out.dims[0] = sections.empty() ? -1 : sections[i];
     ctx.set_output("Out", std::move(out), i);
   }
@@ -45,6 +46,7 @@ Status infer_split_byref(InferContext& ctx) {
     for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
       VarMeta out = x;
       out.lod_level = 0;
+      out.lod = {};
       out.dims[0] = x.dims[0] < 0 ? -1 : x.dims[0] / parts;
       ctx.set_output("Out", std::move(out), i);
     }

@@ -1,5 +1,6 @@
 #include "ops/distributed/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Tables whose rows come into being when they are first used; spec/fleet.md sections 7 and 13.
 namespace millrace::ops {
@@ -22,7 +23,7 @@ Status infer_lookup(InferContext& ctx) {
   const VarMeta& table = ctx.input("W");
   const VarMeta& ids = ctx.input("Ids");
   if (!dims_known(table) || table.rank() != 2 || !dims_known(ids) || ids.rank() == 0) return Ok();
-  ctx.set_output("Out", tensor_meta(table.dtype, {ids.dims[0], table.dims[1]}, ids.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(ids, table.dtype, {ids.dims[0], table.dims[1]}));
   return Ok();
 }
 
@@ -47,7 +48,7 @@ Status infer_remote_lookup(InferContext& ctx) {
     Dims dims = ids.dims;
     if (!newer && !dims.empty()) dims.pop_back();
     dims.push_back(table.dims[1]);
-    ctx.set_output("Outputs", tensor_meta(table.dtype, dims, ids.lod_level), i);
+    ctx.set_output("Outputs", tensor_with_lod_of(ids, table.dtype, dims), i);
   }
   return Ok();
 }

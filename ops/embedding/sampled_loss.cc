@@ -1,5 +1,6 @@
 #include "ops/embedding/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Losses over many classes that look at a few of them only.
 namespace millrace::ops {
@@ -41,7 +42,7 @@ Status infer_nce(InferContext& ctx) {
 // Gradient of a weight: by rows if the op is sparse.
 void weight_grad(InferContext& ctx, llvm::StringRef slot, llvm::StringRef grad) {
   if (!ctx.has_input(slot)) return;
-  VarMeta meta = ctx.input(slot);
+  VarMeta meta = without_offsets(ctx.input(slot));
   meta.kind = ctx.attr<bool>("is_sparse") ? VarKind::kSelectedRows : VarKind::kLodTensor;
   ctx.set_output(grad, std::move(meta));
 }
@@ -61,7 +62,7 @@ Status infer_hsigmoid(InferContext& ctx) {
     return ctx.error("'W' has shape {}, expected [classes - 1, width] for 'X' {}",
                      dims_text(w.dims), dims_text(x.dims));
   }
-  ctx.set_output("Out", x.dtype, {rows_of(x), 1});
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of(x), 1}), x));
   // The width is the length of the longest path in the tree of classes.
   ctx.set_output("PreOut", x.dtype, {rows_of(x), -1});
   ctx.copy("W", "W_Out");
@@ -70,7 +71,7 @@ Status infer_hsigmoid(InferContext& ctx) {
 
 Status infer_hsigmoid_grad(InferContext& ctx) {
   weight_grad(ctx, "W", "W@GRAD");
-  ctx.copy("Bias", "Bias@GRAD");
+  ctx.set_output("Bias@GRAD", without_offsets(ctx.input("Bias")));
   ctx.copy("X", "X@GRAD");
   return Ok();
 }

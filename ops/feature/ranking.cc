@@ -2,6 +2,7 @@
 
 #include "ops/feature/defs.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 // Features of ranking and recommendation nets.
 namespace millrace::ops {
@@ -41,7 +42,7 @@ Status infer_sampling(InferContext& ctx) {
     return ctx.error("attribute 'min' is {}, expected less than 'max' {}", ctx.attr<float>("min"),
                      ctx.attr<float>("max"));
   }
-  ctx.set_output("Out", DType::kInt64, {x.dims[0]});
+  ctx.set_output("Out", with_offsets_of(tensor_meta(DType::kInt64, {x.dims[0]}), x));
   return Ok();
 }
 
@@ -57,8 +58,8 @@ Status infer_filter(InferContext& ctx) {
 
 Status infer_pyramid(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
-  ctx.set_output(
-      "Out", tensor_meta(ctx.input("W").dtype, {-1, ctx.attr<int32_t>("num_emb")}, x.lod_level));
+  ctx.set_output("Out",
+                 tensor_with_lod_of(x, ctx.input("W").dtype, {-1, ctx.attr<int32_t>("num_emb")}));
   return Ok();
 }
 

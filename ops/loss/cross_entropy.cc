@@ -46,6 +46,7 @@ Status infer_cross_entropy2(InferContext& ctx) {
   if (shape.has_shape) shape.dims.push_back(0);
   VarMeta match = out;
   match.lod_level = 0;
+  match.lod = {};
   ctx.set_output("XShape", std::move(shape));
   ctx.set_output("MatchX", std::move(match));
   ctx.set_output("Y", std::move(out));

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -10,6 +11,22 @@ Status infer(InferContext& ctx) {
   const auto inputs = ctx.def().inputs();
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, inputs[0].name, inputs[1].name));
   for (const SlotDef& output : ctx.def().outputs()) ctx.copy(inputs[0].name, output.name);
+  return Ok();
+}
+
+Status infer_modified_huber(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "X", "Y"));
+  for (const char* const slot : {"IntermediateVal", "Out"})
+    ctx.set_output(slot, without_offsets(ctx.input("X")));
+  return Ok();
+}
+
+Status infer_huber_grad(InferContext& ctx) {
+  const auto like = [&](llvm::StringRef slot) {
+    return ctx.has_input(slot) ? ctx.input(slot) : ctx.input("Residual");
+  };
+  ctx.set_output("X@GRAD", without_offsets(like("X")));
+  ctx.set_output("Y@GRAD", with_offsets_of(like("Y"), ctx.input("Out@GRAD")));
   return Ok();
 }
 
@@ -42,7 +59,8 @@ void add_classification(OpRegistry& registry) {
                    .output("Loss", "shape of Logits")
                    .grad({.type = "hinge_loss_grad",
                           .inputs = {"Labels", "Logits", "Loss@GRAD"},
-                          .outputs = {"Logits@GRAD"}}));
+                          .outputs = {"Logits@GRAD"},
+                          .infer = infer_grad_without_offsets}));
   registry.add(loss("sigmoid_cross_entropy_with_logits",
                     "cross entropy of sigmoid(X) and labels in [0, 1]", "X", "Label")
                    .input("pos_weight", "factors of the positive term", Arity::kOptional)
@@ -71,10 +89,11 @@ void add_huber(OpRegistry& registry) {
                    .grad({.type = "huber_loss_grad",
                           .inputs = {"Out@GRAD", "Residual"},
                           .outputs = {"X@GRAD", "Y@GRAD"},
-                          .shape_like = {{"X@GRAD", "Residual"}, {"Y@GRAD", "Residual"}}}));
+                          .infer = infer_huber_grad}));
   registry.add(loss("modified_huber_loss", "squared hinge, linear for values below -1", "X", "Y")
                    .intermediate("IntermediateVal", "X * (2 * Y - 1)")
                    .output("Out", "shape of X")
+                   .infer(infer_modified_huber)
                    .grad({.type = "modified_huber_loss_grad",
                           .inputs = {"IntermediateVal", "Out@GRAD", "Y"},
                           .outputs = {"X@GRAD"},

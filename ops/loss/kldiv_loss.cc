@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -7,7 +8,7 @@ namespace {
 Status infer(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Target"));
   if (ctx.attr<std::string>("reduction") == "none") {
-    ctx.copy("X", "Loss");
+    ctx.set_output("Loss", without_offsets(ctx.input("X")));
   } else {
     ctx.set_output("Loss", ctx.input("X").dtype, {});
   }

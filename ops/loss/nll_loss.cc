@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -52,7 +53,8 @@ OpDef nll_loss() {
       .infer(infer)
       .grad({.type = "nll_loss_grad",
              .inputs = {"Label", "Out@GRAD", "Total_weight", "Weight", "X"},
-             .outputs = {"X@GRAD"}})
+             .outputs = {"X@GRAD"},
+             .infer = infer_grad_without_offsets})
       .flops(elementwise_flops);
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -7,7 +8,7 @@ namespace {
 Status infer_rank(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Right"));
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Label"));
-  ctx.copy("Left", "Out");
+  ctx.set_output("Out", without_offsets(ctx.input("Left")));
   return Ok();
 }
 
@@ -31,7 +32,8 @@ void add_rank_losses(OpRegistry& registry) {
                    .infer(infer_rank)
                    .grad({.type = "rank_loss_grad",
                           .inputs = {"Label", "Left", "Out@GRAD", "Right"},
-                          .outputs = {"Left@GRAD", "Right@GRAD"}})
+                          .outputs = {"Left@GRAD", "Right@GRAD"},
+                          .infer = infer_grad_without_offsets})
                    .flops(elementwise_flops));
   registry.add(OpDef("margin_rank_loss")
                    .doc("max(0, margin - Label * (X1 - X2))")

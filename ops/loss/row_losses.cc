@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -16,7 +17,7 @@ Status infer_smooth_l1(InferContext& ctx) {
     return ctx.error("InsideWeight and OutsideWeight must be given together, found one of them");
   const VarMeta x = ctx.input("X");
   ctx.copy("X", "Diff");
-  ctx.set_output("Out", tensor_meta(x.dtype, {rows_of(x), 1}, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of(x), 1}));
   return Ok();
 }
 
@@ -37,7 +38,7 @@ Status infer_distance(InferContext& ctx) {
   int64_t width = -1;
   if (dims_known(x)) width = dims_product(llvm::ArrayRef<int64_t>(x.dims).drop_front());
   ctx.set_output("sub_result", x.dtype, {rows_of(x), width});
-  ctx.set_output("Out", tensor_meta(x.dtype, {rows_of(x), 1}, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows_of(x), 1}));
   return Ok();
 }
 

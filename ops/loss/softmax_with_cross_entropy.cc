@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -62,7 +63,8 @@ OpDef softmax_with_cross_entropy() {
       .grad({.type = "softmax_with_cross_entropy_grad",
              .inputs = {"Label", "Loss@GRAD", "Softmax"},
              .outputs = {"Logits@GRAD"},
-             .shape_like = {{"Logits@GRAD", "Softmax"}}})
+             .shape_like = {{"Logits@GRAD", "Softmax"}},
+             .infer = infer_grad_without_offsets})
       .flops(flops)
       .inplace("Logits", "Softmax");
 }

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/math/defs.h"
 
 namespace millrace::ops {
@@ -20,7 +21,7 @@ Status infer(InferContext& ctx) {
   }
   const int64_t rows = dims_known(x) ? x.dims[0] : -1;
   const int64_t y_rows = dims_known(y) && !y.dims.empty() ? y.dims[0] : -1;
-  ctx.set_output("Out", tensor_meta(x.dtype, {rows, 1}, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {rows, 1}));
   ctx.set_output("XNorm", x.dtype, {rows, 1});
   ctx.set_output("YNorm", x.dtype, {y_rows, 1});
   return Ok();

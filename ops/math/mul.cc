@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/math/defs.h"
 
 namespace millrace::ops {
@@ -31,6 +32,7 @@ Status infer(InferContext& ctx) {
   if (!dims_known(x) || !dims_known(y)) {
     VarMeta out = shapeless_meta(x.dtype);
     out.lod_level = x.lod_level;
+    out.lod = x.lod;
     ctx.set_output("Out", std::move(out));
     return Ok();
   }
@@ -46,7 +48,7 @@ Status infer(InferContext& ctx) {
   }
   Dims out(xd.begin(), xd.begin() + split.x);
   out.append(yd.begin() + split.y, yd.end());
-  ctx.set_output("Out", tensor_meta(x.dtype, out, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, out));
   return Ok();
 }
 

@@ -1,3 +1,4 @@
+#include "ops/lod_offsets.h"
 #include "ops/math/defs.h"
 #include "ops/math/matrix_dims.h"
 
@@ -20,7 +21,7 @@ Status infer_bmm(InferContext& ctx) {
   const MatrixDims b = right_matrix(ctx.input("Y").dims, false);
   MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
   MILLRACE_ASSIGN_OR_RETURN(const Dims batch, product_batch(ctx, a, b));
-  ctx.set_output("Out", tensor_meta(x.dtype, {batch[0], a.rows, b.cols}, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {batch[0], a.rows, b.cols}));
   return Ok();
 }
 
@@ -33,7 +34,7 @@ Status infer_mv(InferContext& ctx) {
     return ctx.error("X {} has {} columns, but Vec has {} elements", dims_text(x.dims), x.dims[1],
                      vec.dims[0]);
   }
-  ctx.set_output("Out", x.dtype, {dims_known(x) ? x.dims[0] : -1});
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {dims_known(x) ? x.dims[0] : -1}), x));
   return Ok();
 }
 
@@ -61,7 +62,8 @@ Status infer_addmm(InferContext& ctx) {
   const MatrixDims a = left_matrix(x.dims, false);
   const MatrixDims b = right_matrix(ctx.input("Y").dims, false);
   MILLRACE_RETURN_IF_ERROR(check_inner(ctx, a, b));
-  ctx.set_output("Out", x.dtype, {a.rows, b.cols});
+  ctx.set_output("Out",
+                 with_offsets_of(tensor_meta(x.dtype, {a.rows, b.cols}), ctx.input("Input")));
   return Ok();
 }
 
@@ -86,7 +88,8 @@ void add_small_product_ops(OpRegistry& registry) {
                    .infer(infer_bmm)
                    .grad({.type = "bmm_grad",
                           .inputs = {"Out@GRAD", "X", "Y"},
-                          .outputs = {"X@GRAD", "Y@GRAD"}})
+                          .outputs = {"X@GRAD", "Y@GRAD"},
+                          .infer = infer_grad_without_offsets})
                    .flops(flops));
   registry.add(OpDef("mv")
                    .doc("product of a matrix and a vector")

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/metric/defs.h"
 
 namespace millrace::ops {
@@ -13,7 +14,7 @@ Status infer(InferContext& ctx) {
     return ctx.error("Indices and Label must have as many rows, found {} and {}",
                      dims_text(indices.dims), dims_text(label.dims));
   }
-  ctx.set_output("Accuracy", DType::kFloat32, {});
+  ctx.set_output("Accuracy", with_offsets_of(tensor_meta(DType::kFloat32, {}), ctx.input("Out")));
   ctx.set_output("Correct", DType::kInt32, {});
   ctx.set_output("Total", DType::kInt32, {});
   return Ok();

@@ -1,6 +1,7 @@
 #include <string>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/metric/defs.h"
 
 namespace millrace::ops {
@@ -22,7 +23,8 @@ Status infer(InferContext& ctx) {
   const Dims dims = steps == 0 ? Dims{1, buckets} : Dims{(steps + 1) * buckets + 1};
   for (const char* const slot : {"StatPos", "StatNeg"}) {
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, dims_product(dims)));
-    ctx.set_output(std::string(slot) + "Out", DType::kInt64, dims);
+    ctx.set_output(std::string(slot) + "Out",
+                   with_offsets_of(tensor_meta(DType::kInt64, dims), ctx.input(slot)));
   }
   return Ok();
 }

@@ -1,5 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 #include "ops/nn/window.h"
 
@@ -30,17 +31,21 @@ Status infer(InferContext& ctx) {
   if (channels < 0 && mean.has_shape) channels = dims_product(mean.dims);
   const DType dtype = ctx.has_input("Mean") ? mean.dtype : x.dtype;
   ctx.set_output("Y", x);
-  for (const llvm::StringRef slot : {"MeanOut", "VarianceOut", "SavedMean", "SavedVariance"})
-    ctx.set_output(slot, dtype, {channels});
+  const VarMeta statistics = tensor_meta(dtype, {channels});
+  ctx.set_output("MeanOut", with_offsets_of(statistics, ctx.input("Mean")));
+  ctx.set_output("VarianceOut", with_offsets_of(statistics, ctx.input("Variance")));
+  ctx.set_output("SavedMean", statistics);
+  ctx.set_output("SavedVariance", statistics);
   if (ctx.has_output("ReserveSpace")) ctx.set_output("ReserveSpace", x.dtype, {-1});
   return Ok();
 }
 
 Status infer_grad(InferContext& ctx) {
   // inplace_abn passes its result, which has the shape of X.
-  ctx.copy(ctx.has_input("X") ? "X" : "Y@GRAD", "X@GRAD");
-  ctx.copy("Scale", "Scale@GRAD");
-  ctx.copy(ctx.has_input("Bias") ? "Bias" : "Scale", "Bias@GRAD");
+  for (const auto& [output, input] : {std::pair{"X@GRAD", ctx.has_input("X") ? "X" : "Y@GRAD"},
+                                      {"Scale@GRAD", "Scale"},
+                                      {"Bias@GRAD", ctx.has_input("Bias") ? "Bias" : "Scale"}})
+    ctx.set_output(output, without_offsets(ctx.input(input)));
   return Ok();
 }
 
@@ -58,7 +63,7 @@ Status infer_fused(InferContext& ctx) {
 }
 
 Status infer_fused_grad(InferContext& ctx) {
-  ctx.copy("X", "Z@GRAD");
+  ctx.set_output("Z@GRAD", without_offsets(ctx.input("X")));
   return infer_grad(ctx);
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 #include "ops/nn/window.h"
 
@@ -26,6 +27,7 @@ Status infer_lrn(InferContext& ctx) {
   ctx.set_output("Out", x);
   VarMeta mid = x;
   mid.lod_level = 0;
+  mid.lod = {};
   ctx.set_output("MidOut", std::move(mid));
   return Ok();
 }
@@ -46,6 +48,7 @@ Status infer_maxout(InferContext& ctx) {
     if (channels >= 0) channels /= groups;
   }
   out.lod_level = 0;
+  out.lod = {};
   ctx.set_output("Out", std::move(out));
   return Ok();
 }
@@ -65,7 +68,8 @@ void add_channel_ops(OpRegistry& registry) {
                    .grad({.type = "affine_channel_grad",
                           .inputs = {"X", "Scale", "Out@GRAD"},
                           .outputs = {"X@GRAD", "Scale@GRAD", "Bias@GRAD"},
-                          .shape_like = {{"Bias@GRAD", "Scale"}}})
+                          .shape_like = {{"Bias@GRAD", "Scale"}},
+                          .infer = infer_grad_without_offsets})
                    .inplace("X", "Out"));
   registry.add(OpDef("lrn")
                    .doc("X divided by (k + alpha * sum of the squares of n channels) ^ beta")
@@ -82,7 +86,8 @@ void add_channel_ops(OpRegistry& registry) {
                    .infer(infer_lrn)
                    .grad({.type = "lrn_grad",
                           .inputs = {"X", "Out", "MidOut", "Out@GRAD"},
-                          .outputs = {"X@GRAD"}}));
+                          .outputs = {"X@GRAD"},
+                          .infer = infer_grad_without_offsets}));
   registry.add(
       OpDef("maxout")
           .doc("the largest of each groups successive channels")

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 #include "ops/nn/window.h"
 
@@ -65,7 +66,8 @@ StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
 Status infer(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
-  ctx.set_output("Output", dims ? with_dims(input, *dims) : shapeless_meta(input.dtype));
+  ctx.set_output("Output",
+                 dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
   return Ok();
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 #include "ops/nn/window.h"
 
@@ -127,7 +128,8 @@ void add_norm_ops(OpRegistry& registry) {
           .intermediate("SavedMean", "[batch * channels]")
           .intermediate("SavedVariance", "[batch * channels], 1 / sqrt(variance + epsilon)")
           .infer(infer_instance_norm)
-          .grad(grad("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"})));
+          .grad(without_offsets(
+              grad("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"}))));
 }
 
 }  // namespace millrace::ops

@@ -57,6 +57,8 @@ Status infer_with_index(InferContext& ctx) {
   VarMeta mask = out;
   mask.dtype = DType::kInt32;
   mask.lod_level = 0;
+  mask.lod = {};
+  out.lod = {};
   ctx.set_output("Out", std::move(out));
   ctx.set_output("Mask", std::move(mask));
   return Ok();

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 
 namespace millrace::ops {
@@ -44,7 +45,7 @@ Status infer_fsp(InferContext& ctx) {
     return ctx.error("X {} and Y {} must have the same height and width", dims_text(x.dims),
                      dims_text(y.dims));
   }
-  ctx.set_output("Out", tensor_meta(x.dtype, {x.dims[0], x.dims[1], y.dims[1]}, x.lod_level));
+  ctx.set_output("Out", tensor_with_lod_of(x, x.dtype, {x.dims[0], x.dims[1], y.dims[1]}));
   return Ok();
 }
 
@@ -125,7 +126,8 @@ void add_row_ops(OpRegistry& registry) {
                    .infer(infer_fsp)
                    .grad({.type = "fsp_grad",
                           .inputs = {"X", "Y", "Out@GRAD"},
-                          .outputs = {"X@GRAD", "Y@GRAD"}}));
+                          .outputs = {"X@GRAD", "Y@GRAD"},
+                          .infer = infer_grad_without_offsets}));
   registry.add(OpDef("spectral_norm")
                    .doc("Weight divided by its largest singular value, found by power iteration")
                    .input("Weight", "rank 2 to 5, seen as a matrix with dim in front")

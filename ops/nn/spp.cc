@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 
 namespace millrace::ops {
@@ -30,7 +31,10 @@ OpDef spp() {
       .required_attr<std::string>("pooling_type", "what is taken of each window")
       .one_of({"max", "avg"})
       .infer(infer)
-      .grad({.type = "spp_grad", .inputs = {"X", "Out", "Out@GRAD"}, .outputs = {"X@GRAD"}});
+      .grad({.type = "spp_grad",
+             .inputs = {"X", "Out", "Out@GRAD"},
+             .outputs = {"X@GRAD"},
+             .infer = infer_grad_without_offsets});
 }
 
 }  // namespace millrace::ops

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/nn/defs.h"
 #include "ops/nn/window.h"
 
@@ -94,22 +95,24 @@ void add_unfold_ops(OpRegistry& registry) {
           .range(1)
           .infer(infer_unfold)
           .grad({.type = "unfold_grad", .inputs = {"X", "Y@GRAD"}, .outputs = {"X@GRAD"}}));
-  registry.add(
-      OpDef("im2sequence")
-          .doc("the windows of an image as rows of a sequence, one for each image")
-          .input("X", "[batch, channels, height, width]")
-          .input("Y", "[batch, 2], real height and width of each image", Arity::kOptional)
-          .output("Out", "[all places, channels * window], one LoD level")
-          .required_attr<std::vector<int32_t>>("kernels", "size of the window")
-          .range(1)
-          .attr("strides", std::vector<int32_t>{1, 1}, "step of the window")
-          .range(1)
-          .attr("paddings", std::vector<int32_t>{0, 0, 0, 0}, "top, left, bottom, right")
-          .range(0)
-          .attr("out_stride", std::vector<int32_t>{1, 1}, "scale of the sizes in Y")
-          .range(1)
-          .infer(infer_im2sequence)
-          .grad({.type = "im2sequence_grad", .inputs = {"X", "Out@GRAD"}, .outputs = {"X@GRAD"}}));
+  registry.add(OpDef("im2sequence")
+                   .doc("the windows of an image as rows of a sequence, one for each image")
+                   .input("X", "[batch, channels, height, width]")
+                   .input("Y", "[batch, 2], real height and width of each image", Arity::kOptional)
+                   .output("Out", "[all places, channels * window], one LoD level")
+                   .required_attr<std::vector<int32_t>>("kernels", "size of the window")
+                   .range(1)
+                   .attr("strides", std::vector<int32_t>{1, 1}, "step of the window")
+                   .range(1)
+                   .attr("paddings", std::vector<int32_t>{0, 0, 0, 0}, "top, left, bottom, right")
+                   .range(0)
+                   .attr("out_stride", std::vector<int32_t>{1, 1}, "scale of the sizes in Y")
+                   .range(1)
+                   .infer(infer_im2sequence)
+                   .grad({.type = "im2sequence_grad",
+                          .inputs = {"X", "Out@GRAD"},
+                          .outputs = {"X@GRAD"},
+                          .infer = infer_grad_without_offsets}));
 }
 
 }  // namespace millrace::ops

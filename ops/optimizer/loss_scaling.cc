@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/optimizer/defs.h"
 
 namespace millrace::ops {
@@ -6,7 +7,7 @@ namespace {
 
 Status infer_check(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "Scale", 1));
-  copy_each(ctx, "X", "Out");
+  copy_each_without_offsets(ctx, "X", "Out");
   ctx.set_output("FoundInfinite", DType::kBool, {1});
   return Ok();
 }

@@ -1,10 +1,24 @@
 #include "ops/random/create.h"
 
+#include "framework/program.h"
+
 namespace millrace::ops {
+namespace {
+
+// Initialisers fill what their var is declared as: tables of servers are selected rows. The kernel
+// sizes those itself.
+VarMeta as_declared(const InferContext& ctx, VarMeta meta) {
+  const Var* const out = ctx.op().block().find_var_recursive(ctx.op().first_output("Out"));
+  if (out != nullptr && out->kind() == VarKind::kSelectedRows) meta.kind = out->kind();
+  return meta;
+}
+
+}  // namespace
+
 Status infer_created(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, shape_from_attr(ctx));
-  ctx.set_output("Out", dims ? tensor_meta(dtype, *dims) : shapeless_meta(dtype));
+  ctx.set_output("Out", as_declared(ctx, dims ? tensor_meta(dtype, *dims) : shapeless_meta(dtype)));
   return Ok();
 }
 
@@ -28,7 +42,7 @@ Status infer_batch_size_like(InferContext& ctx) {
     if (input.lod_level == 0 || from != 0) size = input.dims[static_cast<size_t>(from)];
   }
   dims[static_cast<size_t>(to)] = size;
-  ctx.set_output("Out", dtype, dims);
+  ctx.set_output("Out", as_declared(ctx, tensor_meta(dtype, dims)));
   return Ok();
 }
 

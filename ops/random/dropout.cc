@@ -8,6 +8,7 @@ Status infer(InferContext& ctx) {
   VarMeta mask = ctx.input("X");
   mask.dtype = DType::kUint8;
   mask.lod_level = 0;
+  mask.lod = {};
   ctx.set_output("Mask", std::move(mask));
   return infer_unary(ctx);
 }

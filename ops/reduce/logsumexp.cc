@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/reduce/defs.h"
 
 namespace millrace::ops {
@@ -32,7 +33,10 @@ OpDef logsumexp() {
       .attr("keepdim", false, "keep reduced dims with size 1")
       .attr("reduce_all", false, "reduce every axis, whatever axis says")
       .infer(infer)
-      .grad({.type = "logsumexp_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
+      .grad({.type = "logsumexp_grad",
+             .inputs = {"Out", "Out@GRAD", "X"},
+             .outputs = {"X@GRAD"},
+             .infer = infer_grad_without_offsets})
       .flops(flops);
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/reduce/defs.h"
 
 namespace millrace::ops {
@@ -8,13 +9,15 @@ Status infer(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   VarMeta norm = x;
   norm.lod_level = 0;
+  norm.lod = {};
   if (dims_known(x)) {
     MILLRACE_ASSIGN_OR_RETURN(const int64_t axis,
                               checked_axis(ctx, "axis", ctx.attr<int32_t>("axis"), x.rank()));
     if (!norm.dims.empty()) norm.dims[static_cast<size_t>(axis)] = 1;
   }
   ctx.set_output("Norm", std::move(norm));
-  return infer_unary(ctx);
+  ctx.set_output("Out", without_offsets(x));
+  return Ok();
 }
 
 double flops(const InferContext& ctx) {

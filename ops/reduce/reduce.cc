@@ -38,6 +38,7 @@ Status set_reduced(InferContext& ctx, DType dtype) {
   }
   // Rows keep their meaning as long as dim 0 stays.
   const bool keeps_rows = !all && !axes.empty() && axes[0] != 0 && !dims->empty();
+  // levels are declared, but no LoD is handed on
   ctx.set_output("Out", tensor_meta(dtype, *dims, keeps_rows ? x.lod_level : 0));
   return Ok();
 }

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/reduce/defs.h"
 
 namespace millrace::ops {
@@ -8,7 +9,7 @@ Status infer_cumsum(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return infer_unary(ctx);
   if (ctx.attr<bool>("flatten")) {
-    ctx.set_output("Out", x.dtype, {dims_product(x.dims)});
+    ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {dims_product(x.dims)}), x));
     return Ok();
   }
   MILLRACE_RETURN_IF_ERROR(checked_axis(ctx, "axis", ctx.attr<int32_t>("axis"), x.rank()).status());

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/reduce/defs.h"
 
 namespace millrace::ops {
@@ -33,7 +34,7 @@ void add_total_ops(OpRegistry& registry) {
   registry.add(total("mean", "mean of all elements", "rank 0; fluid 1.x declares [1]", infer_scalar)
                    .grad(from_x("mean_grad")));
   registry.add(total("l1_norm", "sum of the absolute values", "rank 0", infer_scalar)
-                   .grad(from_x("l1_norm_grad")));
+                   .grad(without_offsets(from_x("l1_norm_grad"))));
   registry.add(total("squared_l2_norm", "sum of the squares", "shape [1]", infer_one)
                    .grad(from_x("squared_l2_norm_grad")));
   registry.add(total("isfinite", "whether every element is finite", "bool [1]", infer_flag));

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/rnn/defs.h"
 
 // Single steps of recurrent layers, and the layer of 2.x over padded batches.
@@ -46,7 +47,7 @@ Status infer_lstm_unit(InferContext& ctx) {
 }
 
 Status infer_rnn(InferContext& ctx) {
-  copy_each(ctx, "PreState", "State");
+  copy_each_without_offsets(ctx, "PreState", "State");
   const VarMeta& input = ctx.input("Input");
   if (!dims_known(input)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 3, 3));
@@ -86,26 +87,26 @@ double rnn_flops(const InferContext& ctx) {
 }  // namespace
 
 void add_dense_rnn_ops(OpRegistry& registry) {
-  registry.add(OpDef("gru_unit")
-                   .doc("one step of gru")
-                   .input("Input", "projected step [rows, 3 * size]")
-                   .input("HiddenPrev", "[rows, size]")
-                   .input("Weight", "[size, 3 * size]")
-                   .input("Bias", "[1, 3 * size]", Arity::kOptional)
-                   .intermediate("Gate", "[rows, 3 * size]")
-                   .intermediate("ResetHiddenPrev", "[rows, size]")
-                   .output("Hidden", "[rows, size]")
-                   .attr("activation", 2, "0 identity, 1 sigmoid, 2 tanh, 3 relu")
-                   .range(0, 3)
-                   .attr("gate_activation", 1, "0 identity, 1 sigmoid, 2 tanh, 3 relu")
-                   .range(0, 3)
-                   .attr("origin_mode", false, "the update gate weighs the old state")
-                   .infer(infer_gru_unit)
-                   .grad({"gru_unit_grad",
-                          {"Bias", "Gate", "Hidden@GRAD", "HiddenPrev", "Input", "ResetHiddenPrev",
-                           "Weight"},
-                          {"Bias@GRAD", "HiddenPrev@GRAD", "Input@GRAD", "Weight@GRAD"},
-                          {}}));
+  registry.add(
+      OpDef("gru_unit")
+          .doc("one step of gru")
+          .input("Input", "projected step [rows, 3 * size]")
+          .input("HiddenPrev", "[rows, size]")
+          .input("Weight", "[size, 3 * size]")
+          .input("Bias", "[1, 3 * size]", Arity::kOptional)
+          .intermediate("Gate", "[rows, 3 * size]")
+          .intermediate("ResetHiddenPrev", "[rows, size]")
+          .output("Hidden", "[rows, size]")
+          .attr("activation", 2, "0 identity, 1 sigmoid, 2 tanh, 3 relu")
+          .range(0, 3)
+          .attr("gate_activation", 1, "0 identity, 1 sigmoid, 2 tanh, 3 relu")
+          .range(0, 3)
+          .attr("origin_mode", false, "the update gate weighs the old state")
+          .infer(infer_gru_unit)
+          .grad(without_offsets(
+              {"gru_unit_grad",
+               {"Bias", "Gate", "Hidden@GRAD", "HiddenPrev", "Input", "ResetHiddenPrev", "Weight"},
+               {"Bias@GRAD", "HiddenPrev@GRAD", "Input@GRAD", "Weight@GRAD"}})));
   registry.add(OpDef("lstm_unit")
                    .doc("one step of lstm; gates in the order input, forget, output, candidate")
                    .input("X", "projected step [rows, 4 * size]")

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/rnn/defs.h"
 
 // Recurrent layers of fluid over LoD sequences. Their inputs are projected already, so the width of
@@ -31,8 +32,9 @@ StatusOr<int64_t> cell_size(const InferContext& ctx, llvm::StringRef input_slot,
   return size;
 }
 
-VarMeta rows_of(const VarMeta& input, int64_t width, int32_t lod_level) {
-  VarMeta out = tensor_meta(input.dtype, {-1, width}, lod_level);
+VarMeta rows_of(const VarMeta& input, int64_t width, bool with_lod) {
+  VarMeta out = with_lod ? tensor_with_lod_of(input, input.dtype, {-1, width})
+                         : tensor_meta(input.dtype, {-1, width});
   if (dims_known(input) && input.rank() > 0) out.dims[0] = input.dims[0];
   return out;
 }
@@ -57,10 +59,10 @@ Status infer_lstm(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 4));
   const int64_t bias = ctx.attr<bool>("use_peepholes") ? 7 : 4;
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(bias, size)));
-  ctx.set_output("Hidden", rows_of(input, size, input.lod_level));
-  ctx.set_output("Cell", rows_of(input, size, input.lod_level));
-  ctx.set_output("BatchGate", rows_of(input, times(4, size), 0));
-  ctx.set_output("BatchCellPreAct", rows_of(input, size, 0));
+  ctx.set_output("Hidden", rows_of(input, size, true));
+  ctx.set_output("Cell", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
   return Ok();
 }
 
@@ -77,11 +79,11 @@ Status infer_lstmp(InferContext& ctx) {
     return ctx.error("'Weight' has shape {}, expected [{}, {}] for 'ProjWeight' {}",
                      dims_text(weight.dims), width, times(4, size), dims_text(projection.dims));
   }
-  ctx.set_output("Projection", rows_of(input, width, input.lod_level));
-  ctx.set_output("Cell", rows_of(input, size, input.lod_level));
-  ctx.set_output("BatchGate", rows_of(input, times(4, size), 0));
-  ctx.set_output("BatchCellPreAct", rows_of(input, size, 0));
-  ctx.set_output("BatchHidden", rows_of(input, size, 0));
+  ctx.set_output("Projection", rows_of(input, width, true));
+  ctx.set_output("Cell", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(4, size), false));
+  ctx.set_output("BatchCellPreAct", rows_of(input, size, false));
+  ctx.set_output("BatchHidden", rows_of(input, size, false));
   return Ok();
 }
 
@@ -90,10 +92,10 @@ Status infer_gru(InferContext& ctx) {
   int64_t size = -1;
   MILLRACE_ASSIGN_OR_RETURN(size, cell_size(ctx, "Input", 3));
   MILLRACE_RETURN_IF_ERROR(check_bias(ctx, times(3, size)));
-  ctx.set_output("Hidden", rows_of(input, size, input.lod_level));
-  ctx.set_output("BatchGate", rows_of(input, times(3, size), 0));
-  ctx.set_output("BatchResetHiddenPrev", rows_of(input, size, 0));
-  ctx.set_output("BatchHidden", rows_of(input, size, 0));
+  ctx.set_output("Hidden", rows_of(input, size, true));
+  ctx.set_output("BatchGate", rows_of(input, times(3, size), false));
+  ctx.set_output("BatchResetHiddenPrev", rows_of(input, size, false));
+  ctx.set_output("BatchHidden", rows_of(input, size, false));
   return Ok();
 }
 

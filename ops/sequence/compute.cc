@@ -2,6 +2,7 @@
 
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/sequence/defs.h"
 #include "ops/sequence/lods.h"
 
@@ -158,8 +159,8 @@ Status infer_topk_pooling(InferContext& ctx) {
   if (topks.empty()) return ctx.error("attribute 'topks' is empty, expected at least one k");
   const auto channels = static_cast<int64_t>(ctx.attr<int32_t>("channel_num"));
   const VarMeta& row = ctx.input("ROW");
-  VarMeta out = tensor_meta(ctx.input("X").dtype,
-                            {-1, channels * static_cast<int64_t>(topks.size())}, row.lod_level);
+  VarMeta out = tensor_with_lod_of(row, ctx.input("X").dtype,
+                                   {-1, channels * static_cast<int64_t>(topks.size())});
   if (dims_known(row) && row.rank() > 0) out.dims[0] = row.dims[0];
   ctx.set_output("Out", std::move(out));
   return Ok();

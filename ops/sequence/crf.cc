@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/sequence/defs.h"
 
 // Linear-chain conditional random fields, and the metric of chunks that goes with them.
@@ -30,7 +31,7 @@ Status infer_crf(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Emission", 2, 3));
   const bool padded = ctx.has_input("Length");
   VarMeta same = emission;
-  if (!padded) same.lod_level = 0;
+  if (!padded) same = without_lod(std::move(same));
   ctx.set_output("Alpha", same);
   ctx.set_output("EmissionExps", std::move(same));
   ctx.copy("Transition", "TransitionExps");
@@ -47,7 +48,7 @@ Status infer_decoding(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Emission", 2, 3));
   Dims dims{emission.dims[0],
             ctx.has_input("Length") && emission.rank() == 3 ? emission.dims[1] : 1};
-  ctx.set_output("ViterbiPath", tensor_meta(DType::kInt64, dims, emission.lod_level));
+  ctx.set_output("ViterbiPath", tensor_with_lod_of(emission, DType::kInt64, dims));
   return Ok();
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -18,7 +19,7 @@ Status check(const InferContext& ctx) {
 
 Status infer_take(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check(ctx));
-  VarMeta out = ctx.input("Index");
+  VarMeta out = without_offsets(ctx.input("Index"));
   out.dtype = ctx.input("Input").dtype;
   ctx.set_output("Result", std::move(out));
   return Ok();
@@ -27,6 +28,12 @@ Status infer_take(InferContext& ctx) {
 Status infer_put(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check(ctx));
   ctx.copy("Input", "Result");
+  return Ok();
+}
+
+Status infer_put_grad(InferContext& ctx) {
+  ctx.copy("Input", "Input@GRAD");
+  ctx.set_output("Value@GRAD", with_offsets_of(ctx.input("Value"), ctx.input("Index")));
   return Ok();
 }
 
@@ -56,7 +63,8 @@ void add_along_axis_ops(OpRegistry& registry) {
                    .infer(infer_put)
                    .grad({.type = "put_along_axis_grad",
                           .inputs = {"Input", "Index", "Value", "Result", "Result@GRAD"},
-                          .outputs = {"Input@GRAD", "Value@GRAD"}})
+                          .outputs = {"Input@GRAD", "Value@GRAD"},
+                          .infer = infer_put_grad})
                    .inplace("Input", "Result"));
 }
 

@@ -1,5 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -50,14 +51,14 @@ Status infer_multiplex(InferContext& ctx) {
                        dims_text(first.dims));
     }
   }
-  ctx.set_output("Out", first);
+  ctx.set_output("Out", without_offsets(first));
   return Ok();
 }
 
 Status infer_multiplex_grad(InferContext& ctx) {
   const bool has_x = ctx.has_input("X");
   for (size_t i = 0; i < ctx.output_count("X@GRAD"); ++i)
-    ctx.set_output("X@GRAD", has_x ? ctx.input("X", i) : ctx.input("Out@GRAD"), i);
+    ctx.set_output("X@GRAD", without_offsets(has_x ? ctx.input("X", i) : ctx.input("Out@GRAD")), i);
   return Ok();
 }
 
@@ -92,7 +93,9 @@ Status infer_partial(InferContext& ctx, int64_t operands) {
   const VarMeta first = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t width, part_width(ctx));
   const int64_t rows = first.has_shape ? first.dims[0] : -1;
-  ctx.set_output("Out", first.dtype, {rows, dims_product({width, operands})});
+  ctx.set_output(
+      "Out",
+      with_offsets_of(tensor_meta(first.dtype, {rows, dims_product({width, operands})}), first));
   return Ok();
 }
 

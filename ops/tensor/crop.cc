@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -21,11 +22,12 @@ std::optional<Dims> wanted_shape(const InferContext& ctx, const VarMeta& x) {
   return attr.empty() ? std::optional<Dims>(x.dims) : Dims(attr.begin(), attr.end());
 }
 
-Status infer(InferContext& ctx) {
+// When they run, only the newer op hands LoD on, whatever becomes of the rows.
+Status infer(InferContext& ctx, bool newer) {
   const VarMeta x = ctx.input("X");
   const std::optional<Dims> shape = x.has_shape ? wanted_shape(ctx, x) : std::nullopt;
   if (!shape) {
-    ctx.set_output("Out", unknown_like(x));
+    ctx.set_output("Out", newer ? with_offsets_of(unknown_like(x), x) : unknown_like(x));
     return Ok();
   }
   if (shape->size() != x.rank()) {
@@ -51,8 +53,18 @@ Status infer(InferContext& ctx) {
                        dims_text(x.dims), offset, dims[i]);
     }
   }
-  ctx.set_output("Out", keep_lod_of_same_rows(x, dims));
+  VarMeta out = keep_lod_of_same_rows(x, dims);
+  out.lod = newer ? x.lod : Lod();
+  ctx.set_output("Out", std::move(out));
   return Ok();
+}
+
+Status infer_crop(InferContext& ctx) {
+  return infer(ctx, false);
+}
+
+Status infer_crop_tensor(InferContext& ctx) {
+  return infer(ctx, true);
 }
 
 }  // namespace
@@ -67,21 +79,22 @@ void add_crop_ops(OpRegistry& registry) {
                    .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
                    .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
                    .range(-1)
-                   .infer(infer)
-                   .grad(grad_of_x("crop_grad", {"X", "Offsets"})));
-  registry.add(OpDef("crop_tensor")
-                   .doc("the box of the given shape that starts at offsets")
-                   .input("X", "at least one dim")
-                   .input("Shape", "replaces attribute shape", Arity::kOptional)
-                   .input("ShapeTensor", "one size for each dim", Arity::kAny)
-                   .input("Offsets", "replaces attribute offsets", Arity::kOptional)
-                   .input("OffsetsTensor", "one offset for each dim", Arity::kAny)
-                   .output("Out", "the box")
-                   .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
-                   .range(-1)
-                   .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
-                   .infer(infer)
-                   .grad(grad_of_x("crop_tensor_grad", {"X", "Offsets", "OffsetsTensor"})));
+                   .infer(infer_crop)
+                   .grad(without_offsets(grad_of_x("crop_grad", {"X", "Offsets"}))));
+  registry.add(
+      OpDef("crop_tensor")
+          .doc("the box of the given shape that starts at offsets")
+          .input("X", "at least one dim")
+          .input("Shape", "replaces attribute shape", Arity::kOptional)
+          .input("ShapeTensor", "one size for each dim", Arity::kAny)
+          .input("Offsets", "replaces attribute offsets", Arity::kOptional)
+          .input("OffsetsTensor", "one offset for each dim", Arity::kAny)
+          .output("Out", "the box")
+          .attr("shape", std::vector<int32_t>{}, "size in each dim; -1: what is left")
+          .range(-1)
+          .attr("offsets", std::vector<int32_t>{}, "first element in each dim")
+          .infer(infer_crop_tensor)
+          .grad(without_offsets(grad_of_x("crop_tensor_grad", {"X", "Offsets", "OffsetsTensor"}))));
 }
 
 }  // namespace millrace::ops

@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -49,6 +50,12 @@ Status infer_eye(InferContext& ctx) {
   return Ok();
 }
 
+Status infer_fill_diagonal(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
+  ctx.set_output("Out", without_offsets(ctx.input("X")));
+  return Ok();
+}
+
 Status infer_matrices(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   return infer_unary(ctx);
@@ -86,7 +93,7 @@ void add_diagonal_ops(OpRegistry& registry) {
                    .attr("value", 0.0F, "the value")
                    .attr("offset", 0, "which diagonal, see diag_v2")
                    .attr("wrap", false, "start anew below the square part of a tall matrix")
-                   .infer(infer_matrices)
+                   .infer(infer_fill_diagonal)
                    .grad(grad_like_out("fill_diagonal_grad"))
                    .inplace("X", "Out"));
   registry.add(OpDef("tril_triu")

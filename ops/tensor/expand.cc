@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -150,7 +151,8 @@ void add_expand_ops(OpRegistry& registry) {
                    .attr("expand_times", std::vector<int32_t>{}, "counts; -1: from a tensor")
                    .range(-1)
                    .infer(infer_expand)
-                   .grad(grad_of_x("expand_grad", {"X", "ExpandTimes", "expand_times_tensor"})));
+                   .grad(without_offsets(
+                       grad_of_x("expand_grad", {"X", "ExpandTimes", "expand_times_tensor"}))));
   registry.add(OpDef("tile")
                    .doc("repeats X repeat_times[i] times along dim i")
                    .input("X", "any shape")
@@ -160,7 +162,8 @@ void add_expand_ops(OpRegistry& registry) {
                    .attr("repeat_times", std::vector<int32_t>{}, "counts; -1: from a tensor")
                    .range(-1)
                    .infer(infer_tile)
-                   .grad(grad_of_x("tile_grad", {"X", "RepeatTimes", "repeat_times_tensor"})));
+                   .grad(without_offsets(
+                       grad_of_x("tile_grad", {"X", "RepeatTimes", "repeat_times_tensor"}))));
   registry.add(OpDef("expand_v2")
                    .doc("broadcasts X to a shape")
                    .input("X", "any shape")

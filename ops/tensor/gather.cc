@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -55,7 +56,7 @@ Status infer_gather_nd(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta index = ctx.input("Index");
   if (!x.has_shape || !index.has_shape || (index.rank() > 0 && index.dims.back() < 0)) {
-    ctx.set_output("Out", unknown_like(x));
+    ctx.set_output("Out", with_offsets_of(unknown_like(x), x));
     return Ok();
   }
   if (index.rank() == 0) return ctx.error("Index must have at least one dim");
@@ -66,7 +67,7 @@ Status infer_gather_nd(InferContext& ctx) {
   }
   Dims dims(index.dims.begin(), index.dims.end() - 1);
   dims.append(x.dims.begin() + depth, x.dims.end());
-  ctx.set_output("Out", tensor_meta(x.dtype, dims));
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, dims), x));
   return Ok();
 }
 
@@ -89,7 +90,7 @@ Status infer_index_sample(InferContext& ctx) {
 Status infer_gather_tree(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Ids", 3, 3));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Ids", "Parents"));
-  ctx.copy("Ids", "Out");
+  ctx.set_output("Out", without_offsets(ctx.input("Ids")));
   return Ok();
 }
 

@@ -3,13 +3,14 @@
 #include <utility>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 
 namespace millrace::ops {
 
 VarMeta keep_lod_of_same_rows(const VarMeta& x, llvm::ArrayRef<int64_t> dims) {
   VarMeta out = with_dims(x, dims);
-  if (x.dims.empty() || dims.empty() || x.dims[0] != dims[0]) out.lod_level = 0;
-  return out;
+  const bool same_rows = !x.dims.empty() && !dims.empty() && x.dims[0] == dims[0];
+  return same_rows ? out : without_lod(std::move(out));
 }
 
 VarMeta unknown_like(const VarMeta& x) {
@@ -24,6 +25,10 @@ void set_xshape(InferContext& ctx, const VarMeta& x) {
 }
 
 Status infer_from_xshape(InferContext& ctx) {
+  return infer_from_xshape(ctx, true);
+}
+
+Status infer_from_xshape(InferContext& ctx, bool with_offsets) {
   if (ctx.has_input("X")) {
     ctx.copy("X", "X@GRAD");
     return Ok();
@@ -34,6 +39,7 @@ Status infer_from_xshape(InferContext& ctx) {
     return ctx.error("XShape must have a leading dim of 0, found {}", dims_text(xshape.dims));
   xshape.dims.erase(xshape.dims.begin());
   xshape.dtype = ctx.has_input("Out@GRAD") ? ctx.input("Out@GRAD").dtype : xshape.dtype;
+  if (!with_offsets) xshape.lod = {};
   ctx.set_output("X@GRAD", std::move(xshape));
   return Ok();
 }

@@ -21,6 +21,7 @@ VarMeta unknown_like(const VarMeta& x);
 void set_xshape(InferContext& ctx, const VarMeta& x);
 /// Inference of a gradient op that knows X only by XShape; X itself wins where the op has it.
 Status infer_from_xshape(InferContext& ctx);
+Status infer_from_xshape(InferContext& ctx, bool with_offsets);
 
 /// Rule of an op whose gradient op reads the inputs named, Out@GRAD and writes X@GRAD with the
 /// shape of X.

@@ -2,6 +2,7 @@
 
 #include "framework/block.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -95,7 +96,7 @@ void add_order_ops(OpRegistry& registry) {
                    .attr("k", 1, "how many")
                    .range(1)
                    .infer(infer_top_k)
-                   .grad(grad_of_x("top_k_grad", {"X", "Indices"})));
+                   .grad(without_offsets(grad_of_x("top_k_grad", {"X", "Indices"}))));
   registry.add(values_and_indices("top_k_v2")
                    .doc("the k largest (or smallest) elements along an axis")
                    .input("K", "one element; replaces the attribute", Arity::kOptional)

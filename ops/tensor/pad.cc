@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -44,7 +45,7 @@ Status infer_pad(InferContext& ctx) {
 Status infer_pad_grad(InferContext& ctx) {
   const VarMeta grad = ctx.input("Out@GRAD");
   if (ctx.has_input("X")) {
-    ctx.copy("X", "X@GRAD");
+    ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));
     return Ok();
   }
   const auto paddings = ctx.attr<std::vector<int64_t>>("paddings");
@@ -52,7 +53,7 @@ Status infer_pad_grad(InferContext& ctx) {
   Dims dims = grad.dims;
   for (size_t i = 0; i < dims.size(); ++i)
     MILLRACE_RETURN_IF_ERROR(grow(ctx, -paddings[2 * i], -paddings[2 * i + 1], i, dims));
-  ctx.set_output("X@GRAD", keep_lod_of_same_rows(grad, dims));
+  ctx.set_output("X@GRAD", without_offsets(keep_lod_of_same_rows(grad, dims)));
   return Ok();
 }
 

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -87,13 +88,13 @@ Status infer(InferContext& ctx) {
   std::optional<Dims> shape = wanted_shape(ctx, dynamic);
   set_xshape(ctx, x);
   if (!x.has_shape || !shape) {
-    ctx.set_output("Out", unknown_like(x));
+    ctx.set_output("Out", with_offsets_of(unknown_like(x), x));
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<bool> copied, copy_dims(ctx, x, dynamic, *shape));
   // A shape from tensors has -1 wherever the value comes from a tensor.
   if (!dynamic) MILLRACE_RETURN_IF_ERROR(solve(ctx, x, copied, *shape));
-  ctx.set_output("Out", keep_lod_of_same_rows(x, *shape));
+  ctx.set_output("Out", with_offsets_of(keep_lod_of_same_rows(x, *shape), x));
   return Ok();
 }
 
@@ -114,8 +115,8 @@ OpDef family(llvm::StringRef type) {
 }  // namespace
 
 void add_reshape_ops(OpRegistry& registry) {
-  registry.add(
-      family("reshape").grad(grad_of_x("reshape_grad", {"X", "Out", "Shape", "ShapeTensor"})));
+  registry.add(family("reshape").grad(
+      without_offsets(grad_of_x("reshape_grad", {"X", "Out", "Shape", "ShapeTensor"}))));
   registry.add(family("reshape2")
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .grad(grad_by_xshape("reshape2_grad")));

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -39,7 +40,7 @@ GradSpec grad(llvm::StringRef type, llvm::StringRef index) {
   spec.inputs = {index, "Updates", "Out@GRAD"};
   spec.outputs = {"X@GRAD", "Updates@GRAD"};
   spec.shape_like = {{"X@GRAD", "Out@GRAD"}};
-  return spec;
+  return without_offsets(std::move(spec));
 }
 
 }  // namespace

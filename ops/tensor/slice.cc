@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 #include "ops/tensor/slice_axes.h"
@@ -32,11 +33,11 @@ int64_t strided_size(int64_t size, int64_t start, int64_t end, int64_t stride) {
 }
 
 Status infer_slice(InferContext& ctx) {
-  return infer_sliced(ctx, slice_size);
+  return infer_sliced(ctx, slice_size, false);
 }
 
 Status infer_strided(InferContext& ctx) {
-  return infer_sliced(ctx, strided_size);
+  return infer_sliced(ctx, strided_size, true);
 }
 
 OpDef family(llvm::StringRef type) {
@@ -65,7 +66,8 @@ void add_slicing_ops(OpRegistry& registry) {
                    .grad({.type = "slice_grad",
                           .inputs = {"Input", "StartsTensor", "EndsTensor", "StartsTensorList",
                                      "EndsTensorList", "Out@GRAD"},
-                          .outputs = {"Input@GRAD"}}));
+                          .outputs = {"Input@GRAD"},
+                          .infer = infer_grad_without_offsets}));
   registry.add(
       family("strided_slice")
           .doc("every strides-th element from starts to ends along some dims")

@@ -7,6 +7,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/helpers.h"
 
 namespace millrace::ops {
@@ -99,7 +100,7 @@ StatusOr<Dims> drop_dims(const InferContext& ctx, const Dims& dims,
 
 }  // namespace
 
-Status infer_sliced(InferContext& ctx, SliceSizeFn size_of) {
+Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on) {
   VarMeta out = ctx.input("Input");
   const auto decrease = ctx.attr<std::vector<int64_t>>("decrease_axis");
   if (out.kind == VarKind::kLodTensorArray) {
@@ -108,14 +109,16 @@ Status infer_sliced(InferContext& ctx, SliceSizeFn size_of) {
     return Ok();
   }
   if (!out.has_shape) {
-    ctx.set_output("Out", unknown_like(out));
+    ctx.set_output("Out",
+                   hands_lod_on ? with_offsets_of(unknown_like(out), out) : unknown_like(out));
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, read_cuts(ctx));
   MILLRACE_ASSIGN_OR_RETURN(const Dims dims, cut_dims(ctx, out, cuts, size_of));
   MILLRACE_ASSIGN_OR_RETURN(out.dims, drop_dims(ctx, dims, decrease));
   // Cutting the rows breaks up the sequences.
-  if (llvm::is_contained(cuts.axes, 0)) out.lod_level = 0;
+  if (llvm::is_contained(cuts.axes, 0)) out = without_lod(std::move(out));
+  if (hands_lod_on) out.lod = ctx.input("Input").lod;
   ctx.set_output("Out", std::move(out));
   return Ok();
 }

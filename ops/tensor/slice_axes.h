@@ -17,6 +17,8 @@ using SliceSizeFn = int64_t (*)(int64_t size, int64_t start, int64_t end, int64_
 /// A slice of a tensor array is an array, or a tensor if decrease_axis names its one axis.
 /// Errors: lists of different lengths, an axis out of range, a stride of 0, a dropped dim that is
 /// not 1.
-Status infer_sliced(InferContext& ctx, SliceSizeFn size_of);
+///
+/// \param hands_lod_on  when the op runs, Out has the LoD of Input, whatever becomes of the rows
+Status infer_sliced(InferContext& ctx, SliceSizeFn size_of, bool hands_lod_on);
 
 }  // namespace millrace::ops

@@ -2,6 +2,7 @@
 
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -73,7 +74,7 @@ Status infer(InferContext& ctx) {
     VarMeta out = x;
     out.dims[at] = parts[i];
     // Cutting the rows breaks up the sequences.
-    if (at == 0) out.lod_level = 0;
+    if (at == 0) out = without_lod(std::move(out));
     ctx.set_output("Out", std::move(out), i);
   }
   return Ok();

@@ -1,5 +1,6 @@
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -33,7 +34,8 @@ Status infer_stack(InferContext& ctx) {
 }
 
 // Takes the axis away from the input; its size is the number of outputs.
-Status take_apart(InferContext& ctx, llvm::StringRef out_slot, int64_t expected) {
+Status take_apart(InferContext& ctx, llvm::StringRef out_slot, int64_t expected,
+                  bool with_offsets) {
   const VarMeta x = ctx.input("X");
   const size_t outputs = ctx.output_count(out_slot);
   if (!x.has_shape || outputs == 0) return Ok();
@@ -47,17 +49,19 @@ Status take_apart(InferContext& ctx, llvm::StringRef out_slot, int64_t expected)
   }
   Dims dims = x.dims;
   dims.erase(dims.begin() + axis);
-  for (size_t i = 0; i < outputs; ++i) ctx.set_output(out_slot, tensor_meta(x.dtype, dims), i);
+  VarMeta part = tensor_meta(x.dtype, dims);
+  if (with_offsets) part.lod = x.lod;
+  for (size_t i = 0; i < outputs; ++i) ctx.set_output(out_slot, part, i);
   return Ok();
 }
 
 Status infer_unstack(InferContext& ctx) {
   const auto num = ctx.attr<int64_t>("num");
-  return take_apart(ctx, "Y", num > 0 ? num : -1);
+  return take_apart(ctx, "Y", num > 0 ? num : -1, false);
 }
 
 Status infer_unbind(InferContext& ctx) {
-  return take_apart(ctx, "Out", -1);
+  return take_apart(ctx, "Out", -1, true);
 }
 
 // The gradients of the parts, put together again along the axis.
@@ -77,7 +81,7 @@ Status infer_unstack_grad(InferContext& ctx) {
 // Gradients of the stacked parts have the shape of Y@GRAD without the axis.
 Status infer_stack_grad(InferContext& ctx) {
   if (ctx.has_input("X")) {
-    copy_each(ctx, "X", "X@GRAD");
+    copy_each_without_offsets(ctx, "X", "X@GRAD");
     return Ok();
   }
   const VarMeta grad = ctx.input("Y@GRAD");

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -33,7 +34,11 @@ Status infer(InferContext& ctx) {
 // Old programs pass neither X nor XShape to the gradient op in some releases: the permutation
 // inverted gives the shape.
 Status infer_grad(InferContext& ctx) {
-  if (ctx.has_input("X") || ctx.has_input("XShape")) return infer_from_xshape(ctx);
+  if (ctx.has_input("X")) {
+    ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));
+    return Ok();
+  }
+  if (ctx.has_input("XShape")) return infer_from_xshape(ctx, false);
   const VarMeta grad = ctx.input("Out@GRAD");
   const auto axis = ctx.attr<std::vector<int64_t>>("axis");
   if (!grad.has_shape || axis.size() != grad.rank()) return Ok();

@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
 #include "ops/tensor/helpers.h"
 
@@ -9,6 +10,12 @@ Status infer_where(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Condition", "X"));
   ctx.copy("X", "Out");
+  return Ok();
+}
+
+Status infer_where_grad(InferContext& ctx) {
+  ctx.set_output("X@GRAD", with_offsets_of(ctx.input("X"), ctx.input("Condition")));
+  ctx.set_output("Y@GRAD", with_offsets_of(ctx.input("Y"), ctx.input("X")));
   return Ok();
 }
 
@@ -37,7 +44,8 @@ void add_where_ops(OpRegistry& registry) {
                    .infer(infer_where)
                    .grad({.type = "where_grad",
                           .inputs = {"Condition", "X", "Y", "Out@GRAD"},
-                          .outputs = {"X@GRAD", "Y@GRAD"}}));
+                          .outputs = {"X@GRAD", "Y@GRAD"},
+                          .infer = infer_where_grad}));
   registry.add(OpDef("where_index")
                    .doc("coordinates of the elements that are not zero")
                    .input("Condition", "bool or a number type; any shape")

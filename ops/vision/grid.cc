@@ -1,4 +1,5 @@
 #include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
 #include "ops/vision/defs.h"
 
 namespace millrace::ops {
@@ -26,7 +27,7 @@ Status infer_affine_grid(InferContext& ctx) {
                      spatial + 2, dims_text(theta.dims), shape.size());
   }
   if (spatial < 0 && dynamic) {
-    ctx.set_output("Output", shapeless_meta(theta.dtype));
+    ctx.set_output("Output", with_offsets_of(shapeless_meta(theta.dtype), theta));
     return Ok();
   }
   if (spatial < 0) spatial = static_cast<int64_t>(shape.size()) - 2;
@@ -34,7 +35,7 @@ Status infer_affine_grid(InferContext& ctx) {
   if (theta.has_shape) dims[0] = theta.dims[0];
   for (size_t i = 0; !dynamic && i < static_cast<size_t>(spatial); ++i) dims[1 + i] = shape[2 + i];
   dims.back() = spatial;
-  ctx.set_output("Output", theta.dtype, dims);
+  ctx.set_output("Output", with_offsets_of(tensor_meta(theta.dtype, dims), theta));
   return Ok();
 }
 
@@ -54,7 +55,7 @@ Status infer_grid_sampler(InferContext& ctx) {
   }
   Dims dims = x.dims;
   std::copy(grid.dims.begin() + 1, grid.dims.end() - 1, dims.begin() + 2);
-  ctx.set_output("Output", tensor_meta(x.dtype, dims, x.lod_level));
+  ctx.set_output("Output", tensor_with_lod_of(x, x.dtype, dims));
   return Ok();
 }
 
@@ -72,7 +73,8 @@ void add_grid_ops(OpRegistry& registry) {
                    .infer(infer_affine_grid)
                    .grad({.type = "affine_grid_grad",
                           .inputs = {"Theta", "OutputShape", "Output@GRAD"},
-                          .outputs = {"Theta@GRAD"}}));
+                          .outputs = {"Theta@GRAD"},
+                          .infer = infer_grad_without_offsets}));
   registry.add(OpDef("grid_sampler")
                    .doc("the image at the points of a grid")
                    .input("X", "[batch, channels, height, width], or with a depth")
