@@ -11,6 +11,7 @@
 #include "framework/export.h"
 #include "framework/op_attrs.h"
 #include "framework/read_program.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 #include "io/persistables.h"
 #include "transpiler/pass_manager.h"
@@ -91,6 +92,30 @@ StatusOr<std::set<std::string>> move_servers(Program& program,
   return tables;
 }
 
+// The files of a model folder. \param params_filename  empty: one file a var
+std::vector<std::string> model_files(const Program& program, const std::string& model_filename,
+                                     const std::string& params_filename) {
+  const std::vector<io::ParamSpec> specs = io::vars_where(program, io::is_persistable);
+  std::vector<std::string> files;
+  if (!params_filename.empty() && !specs.empty()) files.push_back(params_filename);
+  if (params_filename.empty()) files = io::names_of(specs);
+  files.push_back(model_filename);
+  return files;
+}
+
+// The program of a folder, compared with the manifest beside it. Separate parameters are compared
+// when they are loaded.
+StatusOr<InferenceModel> read_model(const std::string& folder, const std::string& model_filename,
+                                    const std::string& params_filename) {
+  const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
+  std::vector<std::string> files = {name};
+  if (!params_filename.empty()) files.push_back(base_name(params_filename));
+  MILLRACE_RETURN_IF_ERROR(io::check_folder(folder, files, io::CheckFiles::kBytes));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(path));
+  return model_of(std::move(program), path);
+}
+
 // What is loaded, after the servers were moved.
 StatusOr<io::VarPredicate> wanted_vars(InferenceModel& model,
                                        const std::vector<std::string>& endpoints) {
@@ -136,14 +161,18 @@ Status save_inference_model(const std::string& folder, const Program& program,
                             make_inference_program(program, registry, feeds, fetches));
   MILLRACE_ASSIGN_OR_RETURN(const std::string path,
                             io::make_path_below(folder, options.model_filename));
+  io::forget_manifests(path);
   if (!options.program_only) {
     io::SaveVarsOptions save;
     save.filename = options.params_filename;
     save.save.replace = options.replace;
-    save.manifest = false;  // a model folder is handed to others, who may change it
+    save.manifest = false;  // one of the whole folder comes last
     MILLRACE_RETURN_IF_ERROR(io::save_persistables(scope, *pruned, folder, save).status());
   }
-  return write_file_atomically(path, export_program(*pruned), options.replace);
+  MILLRACE_RETURN_IF_ERROR(write_file_atomically(path, export_program(*pruned), options.replace));
+  if (options.program_only) return Ok();
+  return io::write_folder_manifest(
+      folder, model_files(*pruned, options.model_filename, options.params_filename), {}, true);
 }
 
 StatusOr<ModelBytes> inference_model_bytes(const Program& program, const ops::OpRegistry& registry,
@@ -163,10 +192,8 @@ StatusOr<InferenceModel> load_inference_model(const std::string& folder, Scope& 
                                               const std::string& params_filename) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) return NotFound("there is no such folder").in_file(folder);
-  const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(path));
-  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(program), path));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model,
+                            read_model(folder, model_filename, params_filename));
   MILLRACE_RETURN_IF_ERROR(
       io::load_persistables(scope, *model.program, folder, base_name(params_filename)));
   return model;
@@ -191,10 +218,8 @@ StatusOr<InferenceModel> load_inference_model_distributed(
   std::error_code error;
   if (!fs::is_directory(folder, error))
     return NotFound("there is no directory named '{}'", folder).in_file(folder);
-  const std::string name = model_filename.empty() ? "__model__" : base_name(model_filename);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(folder, name));
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(path));
-  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(program), path));
+  MILLRACE_ASSIGN_OR_RETURN(InferenceModel model,
+                            read_model(folder, model_filename, params_filename));
   MILLRACE_ASSIGN_OR_RETURN(const io::VarPredicate wanted, wanted_vars(model, pserver_endpoints));
   MILLRACE_RETURN_IF_ERROR(
       io::load_vars(scope, *model.program, folder, wanted, base_name(params_filename)));

@@ -38,7 +38,9 @@ struct SaveModelOptions {
 };
 
 /// Writes make_inference_program() and its persistable vars into a folder, which is made; the
-/// program last, so that a folder with it is complete. The files are those of the original.
+/// program last, so that a folder with it is complete. The files are those of the original. Beside
+/// the folder comes a manifest of them (io/params_manifest.h), which loading compares where it is
+/// there; a folder that is handed on without it is loaded as it is.
 /// Errors: also those of io::save_persistables().
 Status save_inference_model(const std::string& folder, const Program& program,
                             const ops::OpRegistry& registry, const Scope& scope,
@@ -67,7 +69,8 @@ struct InferenceModel {
 ///
 /// \param model_filename   its last component; empty: `__model__`
 /// \param params_filename  its last component, a combined file; empty: one file a var
-/// Errors: kNotFound for a folder or file that is not there; kInvalidProgram for bytes that are no
+/// Errors: kNotFound for a folder or file that is not there; kInvalidData for a file that differs
+/// from its manifest; kInvalidProgram for bytes that are no
 /// program or a version that is not known; those of io::load_persistables().
 StatusOr<InferenceModel> load_inference_model(const std::string& folder, Scope& scope,
                                               const std::string& model_filename = {},

@@ -14,7 +14,7 @@
 #include "io/paths.h"
 #include "io/persistables.h"
 #include "ps/client/gather.h"
-#include "ps/ops/trainer_ops.h"
+#include "ps/saving/remote_save.h"
 #include "transpiler/distribute/io_programs.h"
 
 namespace millrace::ps {
@@ -27,31 +27,6 @@ Status no_value(const std::string& name) {
   location.var = name;
   return NotFound("the var has no value to save").at(std::move(location));
 }
-
-// Runs programs of recv_save and checkpoint_notify.
-class RemoteSave {
- public:
-  RemoteSave(const SavingTrainer& trainer, const std::string& root)
-      : trainer_(trainer), runtime_(executor::make_runtime(root)) {
-    add_trainer_controls(runtime_->controls, trainer.link, root, saved_);
-  }
-  Status run(const Program& program) {
-    executor::ExecutorOptions options = trainer_.options;
-    options.optimize = false;
-    MILLRACE_ASSIGN_OR_RETURN(const auto prepared,
-                              executor::Executor(runtime_, options).prepare(program, scope_));
-    std::vector<Value> none;
-    return prepared->run({}, {}, none);
-  }
-  [[nodiscard]] const ops::OpRegistry& ops() const { return *runtime_->ops; }
-  [[nodiscard]] const SavedParts& saved() const { return *saved_; }
-
- private:
-  const SavingTrainer& trainer_;
-  std::shared_ptr<executor::Runtime> runtime_;
-  std::shared_ptr<SavedParts> saved_ = std::make_shared<SavedParts>();
-  Scope scope_;
-};
 
 // Names of the vars that servers hold whole or in slices, without the distributed table.
 std::set<std::string> names_on_servers(const transpiler::SlicesFile& slices,
@@ -156,7 +131,13 @@ Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel
     MILLRACE_RETURN_IF_ERROR(remote.run(*fetch));
   }
   MILLRACE_RETURN_IF_ERROR(save_held(trainer, held, tables, folder, options.replace));
-  return write_file_atomically(folder + "/__model__", export_program(*pruned), options.replace);
+  const std::string model_path = folder + "/__model__";
+  MILLRACE_RETURN_IF_ERROR(
+      write_file_atomically(model_path, export_program(*pruned), options.replace));
+  Names files = fetched;
+  files.insert(files.end(), held.begin(), held.end());
+  files.emplace_back("__model__");
+  return io::write_folder_manifest(folder, files, {}, true);
 }
 
 }  // namespace millrace::ps

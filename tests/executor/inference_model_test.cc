@@ -151,6 +151,41 @@ TEST_F(InferenceModelTest, CombinedFileIsTheBytesInMemory) {
       "ok");
 }
 
+TEST_F(InferenceModelTest, ManifestsSayWhatChanged) {
+  for (const std::string params : {"", "__params__"}) {
+    SaveModelOptions options;
+    options.params_filename = params;
+    options.replace = Replace::kYes;
+    const std::vector<std::string> fetches = {prediction()};
+    ASSERT_EQ(
+        text(save_inference_model(folder_, *main_, registry(), scope_, {"x"}, fetches, options)),
+        "ok");
+    Scope scope;
+    const auto load = [&] {
+      return text(load_inference_model(folder_, scope, "", params).status());
+    };
+    EXPECT_EQ(load(), "ok");
+    for (const std::string& name :
+         {std::string("__model__"), params.empty() ? "fc_0.w_0" : params}) {
+      const std::string good = *read_file(folder_ + "/" + name, 1 << 20);
+      std::string bad = good;
+      bad.back() = static_cast<char>(bad.back() ^ 1);
+      ASSERT_TRUE(write_file_atomically(folder_ + "/" + name, bad, Replace::kYes).ok());
+      EXPECT_THAT(load(), HasSubstr("as its manifest says")) << name;
+      ASSERT_TRUE(write_file_atomically(folder_ + "/" + name, good, Replace::kYes).ok());
+    }
+    EXPECT_EQ(load(), "ok");
+  }
+  // Without it a folder is loaded as it is; a program alone takes away what was said of the rest.
+  SaveModelOptions alone;
+  alone.program_only = true;
+  alone.replace = Replace::kYes;
+  ASSERT_EQ(
+      text(save_inference_model(folder_, *main_, registry(), scope_, {"x"}, {prediction()}, alone)),
+      "ok");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + ".manifest.json"));
+}
+
 TEST_F(InferenceModelTest, RefusesWhatCannotWork) {
   const auto refused = [&](const std::vector<std::string>& feeds,
                            const std::vector<std::string>& fetches) {

@@ -189,6 +189,26 @@ bool wait_for(const std::function<bool()>& there) {
   return false;
 }
 
+TEST_F(CheckpointProcess, ManifestsLieBesideWhatIsWritten) {
+  const std::string model = "tests/data/models/fit_a_line_2018";
+  succeed({"convert", model, "--to", "fluid-separate", "-o", at("f")});
+  succeed({"convert", model, "--to", "fluid-combined", "-o", at("one")});
+  succeed({"export", at("f"), "--model-dir", model, "-o", at("m")});
+  EXPECT_THAT(left(), ElementsAre("f", "f.manifest.json", "m", "m.manifest.json", "one",
+                                  "one.manifest.json"));
+  const auto infer = [&] {
+    return Process("run-program", {"--model-dir", at("m"), "--feed", "x=1x13xf32=zeros"}, at("log"))
+        .wait();
+  };
+  EXPECT_EQ(infer().code, 0);
+  std::string bytes = testing::bytes_of(at("m/fc_0.w_0"));
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  testing::put_file(at("m/fc_0.w_0"), bytes);
+  EXPECT_THAT(infer().out, HasSubstr("as its manifest says"));
+  fs::remove(at("m.manifest.json"));
+  EXPECT_EQ(infer().code, 0);
+}
+
 TEST_F(CheckpointProcess, SignalsLeaveNothingHalfWritten) {
   std::map<std::string, Value> values;
   for (int i = 0; i < 40; ++i)

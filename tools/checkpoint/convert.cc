@@ -10,6 +10,7 @@
 #include "io/checkpoint/save_streams.h"
 #include "io/npz.h"
 #include "io/output_file.h"
+#include "io/params_manifest.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
@@ -103,8 +104,14 @@ Status write(Tool& tool, const CheckpointFlags& flags, const Names& names,
   const Reader read(flags, source, progress);
   const Replace replace = tool.common().force ? Replace::kYes : Replace::kNo;
   if (flags.to == "npz") return to_npz(tool, flags, names, read, replace);
-  if (flags.to == "fluid-combined") return write_combined(output, names, read, replace, flags.sync);
-  if (flags.to == "fluid-separate") return write_separate(output, names, read, replace, flags.sync);
+  if (flags.to == "fluid-combined") {
+    MILLRACE_RETURN_IF_ERROR(write_combined(output, names, read, replace, flags.sync));
+    return io::write_file_manifest(output, names, flags.sync);
+  }
+  if (flags.to == "fluid-separate") {
+    MILLRACE_RETURN_IF_ERROR(write_separate(output, names, read, replace, flags.sync));
+    return io::write_folder_manifest(output, names, {}, flags.sync);
+  }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::TensorFileEntry> entries, facts_of(names, read));
   if (flags.to == "safetensors") return io::write_tensor_file(output, entries, read, replace);
   return to_checkpoint(flags, output, entries, read, replace);

@@ -12,6 +12,7 @@
 #include "io/checkpoint/arrays.h"
 #include "io/model_folder.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/options.h"
 #include "tools/checkpoint/source.h"
@@ -137,7 +138,14 @@ Status write_model(Tool& tool, const CheckpointFlags& flags, const Parts& parts,
   MILLRACE_ASSIGN_OR_RETURN(const std::string text,
                             read_file(program, tool.common().max_model_bytes));
   MILLRACE_RETURN_IF_ERROR(tool.write_file(folder + "/__model__", text));
-  return staged.commit(flags.sync);
+  MILLRACE_RETURN_IF_ERROR(staged.commit(flags.sync));
+  std::vector<std::string> files = {"__model__"};
+  if (flags.params_filename.empty()) {
+    files.insert(files.end(), parts.names().begin(), parts.names().end());
+  } else {
+    files.push_back(fs::path(flags.params_filename).filename().string());
+  }
+  return io::write_folder_manifest(output, files, {}, flags.sync);
 }
 
 }  // namespace

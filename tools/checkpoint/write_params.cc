@@ -10,6 +10,7 @@
 #include "framework/base/text.h"
 #include "io/output_file.h"
 #include "io/params.h"
+#include "io/params_manifest.h"
 #include "tools/checkpoint/byte_progress.h"
 #include "tools/checkpoint/staged_folder.h"
 
@@ -24,6 +25,7 @@ Status write_combined(const std::string& path, const std::vector<std::string>& n
     const std::string_view piece = bytes;
     MILLRACE_RETURN_IF_ERROR(file.write({&piece, 1}));
   }
+  io::forget_manifests(path);
   return file.commit(sync);
 }
 

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "executor/executor.h"
+#include "executor/parallel/parallel_executor.h"
+#include "fleet/saving/save_programs.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "ps/saving/distributed_save.h"
+
+/// save_persistables and save_inference_model of the original's fleet classes.
+/// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 12, seed 002.
+namespace millrace::fleet {
+
+/// The classes, oldest first.
+enum class FleetClass {
+  kOldest,      ///< fluid's first fleet: saves as a single process does
+  kTranspiler,  ///< DistributedTranspiler: refuses programs that are not distributed
+  kContexts,    ///< FleetTranspiler: by the contexts of its communicator
+  kRuntime,     ///< ParameterServerRuntime: likewise, with `mode`
+};
+
+/// Who is asked to save. The original takes an Executor only.
+using SavingExecutor = std::variant<const executor::Executor*, const executor::ParallelExecutor*>;
+/// What is saved: nothing named means the program that the class holds. A program that was compiled
+/// is refused, as the original refuses a CompiledProgram.
+using SavedProgram = std::variant<std::monostate, const Program*, const executor::PreparedProgram*>;
+
+/// What a fleet object holds of its job.
+struct FleetJob {
+  FleetClass form = FleetClass::kRuntime;
+  ps::SavingTrainer trainer;  ///< with the trainer program, its values and the link to the servers
+  const Program* origin = nullptr;  ///< before it was transpiled
+  FleetContexts contexts;           ///< kContexts and kRuntime
+  int servers = 1;
+  /// Brings what the trainer holds up to date, as Communicator::recv(); may be null.
+  std::function<Status()> receive;
+};
+
+/// Where and how a save goes; see ps::DistributedSaveOptions.
+struct FleetSaveTarget {
+  std::string root;
+  std::string folder;
+  Replace replace = Replace::kNo;
+  int mode = 0;  ///< kRuntime
+};
+
+/// Saves what a fleet job has trained. Call it on the first worker, when all are done.
+class FleetSaver {
+ public:
+  /// \param job  must outlive the object
+  explicit FleetSaver(const FleetJob& job) : job_(job) {}
+
+  /// Every persistable var of a program: from the servers what these have, each in one file however
+  /// it is cut, with the state of its optimizer; the rest from the trainer.
+  /// Errors: kInvalidArgument for a ParallelExecutor, no executor, a compiled program, and, of
+  /// kTranspiler, for a program that is not distributed; those of make_fleet_save_programs(), of
+  /// the calls and of writing.
+  Status save_persistables(const SavingExecutor& executor, const FleetSaveTarget& target,
+                           const SavedProgram& program = {}) const;
+
+  /// The part of a program that computes the fetches. Without a program: of the origin program,
+  /// with exactly the vars that it reads, fetched from the servers. Errors: as save_persistables();
+  /// those of executor::save_inference_model().
+  Status save_inference_model(const SavingExecutor& executor, const FleetSaveTarget& target,
+                              const std::vector<std::string>& feeds,
+                              const std::vector<std::string>& fetches,
+                              const SavedProgram& program = {}) const;
+
+ private:
+  [[nodiscard]] Status check(const char* function, const SavingExecutor& executor,
+                             const SavedProgram& program) const;
+  [[nodiscard]] const Program& program_or_own(const SavedProgram& program) const;
+  [[nodiscard]] Status save_by_contexts(const FleetSaveTarget& target,
+                                        const Program& program) const;
+
+  const FleetJob& job_;
+};
+
+}  // namespace millrace::fleet
