@@ -1,7 +1,6 @@
 #include "io/checkpoint/file_calls.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -9,7 +8,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -71,10 +69,6 @@ class SystemReadable final : public ReadableFile {
   [[nodiscard]] uint64_t size() const override { return size_; }
 
   Status read(uint64_t offset, std::span<std::byte> to) const override {
-    const size_t there = read_cached(offset, to);
-    offset += there;
-    to = to.subspan(there);
-    if (!to.empty()) announce(offset, to.size());
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
@@ -91,31 +85,9 @@ class SystemReadable final : public ReadableFile {
   }
 
  private:
-  // Takes what is in memory already, without waiting. \returns its bytes, 0 also where the system
-  // cannot tell
-  size_t read_cached(uint64_t offset, std::span<std::byte> to) const {
-    const iovec piece{to.data(), to.size()};
-    const ssize_t got = ::preadv2(fd_, &piece, 1, static_cast<off_t>(offset), RWF_NOWAIT);
-    return got > 0 ? static_cast<size_t>(got) : 0;
-  }
-
-  // Has the disk read on in one piece. Left alone, the system takes reads of several threads, each
-  // of which goes through the file by strides, for random ones, and reads little at a time.
-  void announce(uint64_t offset, uint64_t bytes) const {
-    constexpr uint64_t kAhead = uint64_t{8} << 20U;
-    const uint64_t known = announced_.load(std::memory_order_relaxed);
-    if (offset + bytes <= known) return;
-    const uint64_t begin = known > offset ? known : offset;
-    const uint64_t end = offset + bytes + kAhead;
-    announced_.store(end, std::memory_order_relaxed);
-    static_cast<void>(::posix_fadvise(fd_, static_cast<off_t>(begin),
-                                      static_cast<off_t>(end - begin), POSIX_FADV_WILLNEED));
-  }
-
   int fd_;
   std::string path_;
   uint64_t size_;
-  mutable std::atomic<uint64_t> announced_{0};  ///< where what the disk was told ends
 };
 
 class SystemFileCalls final : public FileCalls {
