@@ -111,6 +111,24 @@ TEST_F(ExecutorTest, RefusesADenseResultInAVarOfRows) {
                         "var is declared as selected rows"));
 }
 
+TEST_F(ExecutorTest, FillsAVarOfRowsWhereTheOpMakesTables) {
+  for (const char* const type : {"fill_constant", "uniform_random"}) {
+    auto program = Program::create();
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, {3, 2});
+    spec.kind = VarKind::kSelectedRows;
+    spec.form = TensorForm::kSelectedRows;
+    program->root().declare("table", spec);
+    program->root()
+        .append_op(type)
+        .set_output("Out", "table")
+        .set_attr("shape", AttrValue::of_longs({3, 2}));
+    const auto prepared = prepare(*program, false);
+    std::vector<Value> results;
+    const Status status = prepared->run({}, {"table"}, results);
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+}
+
 TEST_F(ExecutorTest, RefusesAFetchOfAVarThatNoOpWrites) {
   auto program = two_scales();
   program->root().declare("late", VarSpec::tensor(DType::kFloat32, {-1, 2}));

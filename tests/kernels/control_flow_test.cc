@@ -40,14 +40,27 @@ TEST(Split, KeepsTheLodOfSequences) {
 }
 
 TEST(Merge, PutsSequencesBack) {
+  for (const char* const type : {"merge_lod_tensor", "merge_lod_tensor_infer"}) {
+    RunOp op(type);
+    op.in("X", {5, 1}, {0}, DType::kFloat32, Lod({{0, 2, 3, 5}}));
+    op.in("Mask", {3, 1}, {1, 0, 1}, DType::kBool);
+    op.in("InTrue", {4, 1}, {1, 2, 4, 5}, DType::kFloat32, Lod({{0, 2, 4}}));
+    op.in("InFalse", {1, 1}, {3}, DType::kFloat32, Lod({{0, 1}})).out("Out");
+    ASSERT_EQ(op.run_text(), "ok");
+    EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2, 3, 4, 5));
+    EXPECT_EQ(op.tensor("Out0").lod().to_string(), "[[0, 2, 3, 5]]");
+  }
+}
+
+// The LoD is that of the branches: that of X does not count where they have none.
+TEST(Merge, TakesTheLodOfTheBranches) {
   RunOp op("merge_lod_tensor");
-  op.in("X", {5, 1}, {0}, DType::kFloat32, Lod({{0, 2, 3, 5}}));
+  op.in("X", {3, 1}, {0}, DType::kFloat32, Lod({{0, 1, 2, 3}}));
   op.in("Mask", {3, 1}, {1, 0, 1}, DType::kBool);
-  op.in("InTrue", {4, 1}, {1, 2, 4, 5}, DType::kFloat32, Lod({{0, 2, 4}}));
-  op.in("InFalse", {1, 1}, {3}, DType::kFloat32, Lod({{0, 1}})).out("Out");
+  op.in("InTrue", {2, 1}, {1, 3}).in("InFalse", {1, 1}, {2}).out("Out");
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2, 3, 4, 5));
-  EXPECT_EQ(op.tensor("Out0").lod().to_string(), "[[0, 2, 3, 5]]");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(op.tensor("Out0").lod().empty());
 }
 
 TEST(Assert, SaysWhatDidNotHold) {

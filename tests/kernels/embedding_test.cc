@@ -150,6 +150,56 @@ TEST(PooledLookup, SaysWhatDoesNotFit) {
   EXPECT_THAT(parts.run_text(), HasSubstr("parts"));
 }
 
+TEST(PooledLookup, IsLookupAndSequencePoolOverRandomShapes) {
+  unsigned state = 7;
+  const auto draw = [&](int64_t most) {
+    state = state * 1664525U + 1013904223U;
+    return static_cast<int64_t>(state >> 16U) % (most + 1);
+  };
+  for (int round = 0; round < 40; ++round) {
+    const int64_t height = 1 + draw(20);
+    const int64_t width = 1 + draw(20);
+    LodLevel offsets{0};
+    for (int64_t n = draw(6); n >= 0; --n) offsets.push_back(offsets.back() + draw(5));
+    const int64_t count = offsets.back();
+    Values ids;
+    for (int64_t i = 0; i < count; ++i) ids.push_back(static_cast<double>(draw(height - 1)));
+    const Lod lod({offsets});
+    const auto padding = draw(1) == 0 ? int64_t{-1} : draw(height - 1);
+    const Values table = spread(static_cast<size_t>(height * width), 0.3);
+    RunOp rows("lookup_table");
+    rows.in("W", {height, width}, table).in("Ids", {count, 1}, ids, kI64, lod);
+    ASSERT_EQ(rows.attr("padding_idx", padding).out("Out").run_text(), "ok");
+    RunOp expected("sequence_pool");
+    expected.in("X", {count, width}, rows.values("Out0"), DType::kFloat32, lod);
+    ASSERT_EQ(expected.attr("pooltype", std::string("SQRT")).out("Out").run_text(), "ok");
+    RunOp op("fused_embedding_seq_pool");
+    op.in("W", {height, width}, table).in("Ids", {count, 1}, ids, kI64, lod);
+    op.attr("combiner", std::string("sqrt")).attr("padding_idx", padding).out("Out");
+    ASSERT_EQ(op.run_text(round % 2 + 1), "ok");
+    EXPECT_EQ(op.values("Out0"), expected.values("Out0")) << height << "x" << width;
+  }
+}
+
+TEST(SparseTable, GivesRowsByIdAndTheRowsOfAGradientOnce) {
+  RunOp op("lookup_sparse_table");
+  op.in("W", rows_value({2, 4}, 10, {2, 2}, {1, 2, 3, 4})).in("Ids", {3, 1}, {2, 7, 4}, kI64);
+  op.attr("padding_idx", int64_t{7}).out("Out");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2, 0, 0, 3, 4));
+  RunOp missing("lookup_sparse_table");
+  missing.in("W", rows_value({4}, 10, {1, 2}, {1, 2})).in("Ids", {1, 1}, {3}, kI64).out("Out");
+  EXPECT_THAT(missing.run_text(), HasSubstr("Ids has 3 at 0, which is not in the table"));
+  RunOp split("lookup_sparse_table_grad_split");
+  split.in("Grad", rows_value({4, 2, 4}, 10, {3, 1}, {1, 2, 3}));
+  split.attr("is_entry", false).attr("tablename", std::string("t")).out("Row").out("Value");
+  ASSERT_EQ(split.run_text(), "ok");
+  const Values rows = split.values("Row0");
+  const Values values = split.values("Value0");
+  ASSERT_EQ(rows.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(values[i], rows[i] == 4 ? 4 : 2);
+}
+
 TEST(MergeSelectedRows, AddsRowsOfOneNumber) {
   RunOp op("merge_selected_rows");
   op.in("X", rows_value({4, 2, 4}, 10, {3, 1}, {1, 2, 3}));

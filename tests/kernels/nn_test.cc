@@ -245,6 +245,35 @@ TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
   }
 }
 
+// A negative padding cuts a border off, as in the original.
+TEST(Conv, NegativePaddingCutsABorderOff) {
+  std::vector<double> inner;
+  const std::vector<double> image = numbers(2 * 6 * 7, 3);
+  for (size_t c = 0; c < 2; ++c) {
+    for (size_t y = 1; y < 6; ++y) {
+      for (size_t x = 0; x < 5; ++x) inner.push_back(image[(c * 6 + y) * 7 + x]);
+    }
+  }
+  const std::vector<double> filter = numbers(3 * 2 * 3 * 3, 4);
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    RunOp expected("conv2d");
+    expected.in("Input", {1, 2, 5, 5}, inner, dtype).in("Filter", {3, 2, 3, 3}, filter, dtype);
+    ASSERT_EQ(expected.ints("paddings", {0, 1, 0, 0}).out("Output").run_text(), "ok");
+    RunOp op("conv2d");
+    op.in("Input", {1, 2, 6, 7}, image, dtype).in("Filter", {3, 2, 3, 3}, filter, dtype);
+    ASSERT_EQ(op.ints("paddings", {-1, 1, 0, -2}).out("Output").run_text(), "ok");
+    ASSERT_EQ(dims(op.value("Output0")), dims(expected.value("Output0")));
+    const std::vector<double> found = op.values("Output0");
+    const std::vector<double> wanted = expected.values("Output0");
+    for (size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(found[i], wanted[i], 1e-4) << i;
+  }
+  RunOp op("conv2d");
+  op.in("Input", {1, 2, 6, 7}, image, DType::kFloat64);
+  op.in("Filter", {3, 2, 3, 3}, filter, DType::kFloat64);
+  op.ints("paddings", {-1, 1, 0, -2}).out("Output");
+  EXPECT_LT(op.gradient_error({"Input", "Filter"}, "Output0"), 1e-6);
+}
+
 TEST(BatchNorm, AScaleOfTheWrongLengthIsRefused) {
   RunOp op("batch_norm_grad");
   op.in("X", {2, 3}, {1})

@@ -133,8 +133,8 @@ TEST(Ctc, Shapes) {
       infer("warpctc", "Logits=f32[9,4]@1 Label=i32[5,1]@1", "Loss", {{"blank", make_attr(4)}}),
       "attribute 'blank' is 4, expected a class in [0, 4)");
   EXPECT_EQ(infer("ctc_align", "Input=i32[9,1]@1", "Output"), "Output=i32[-1,1]@1");
-  EXPECT_EQ(infer("ctc_align", "Input=i32[2,9] InputLength=i64[2,1]", "Output OutputLength"),
-            "Output=i32[2,9] OutputLength=i64[2,1]");
+  EXPECT_EQ(infer("ctc_align", "Input=i32[2,9] InputLength=i32[2,1]", "Output OutputLength"),
+            "Output=i32[2,9] OutputLength=i32[2,1]");
   EXPECT_EQ(
       infer("edit_distance", "Hyps=i64[2,5] Refs=i64[2,4] HypsLength=i64[2] RefsLength=i64[2]",
             "Out SequenceNum"),
