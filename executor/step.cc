@@ -145,7 +145,8 @@ Location place_of(const Step& step, uint16_t position) {
 // changed, as those that are no tensors count as changed.
 Status check_kinds(const Step& step, Value* const* table) {
   const auto* rule = step.kinds.begin();
-  for (uint16_t position = 0; position < step.inputs.size(); ++position) {
+  const auto count = static_cast<uint16_t>(step.inputs.size());
+  for (uint16_t position = 0; position < count; ++position) {
     kernels::AcceptedKinds accepted;
     if (rule != step.kinds.end() && rule->position == position) accepted = (rule++)->accepted;
     if (step.inputs[position] < 0) continue;

@@ -206,7 +206,7 @@ template <typename T, typename I>
 void put_gradients(const AxisView& view, const I* ids, int64_t count, Reduce reduce,
                    bool include_self, const PutArgs<T>& a, std::vector<int64_t>& seen) {
   const bool shared = reduce == Reduce::kMean || reduce == Reduce::kMin || reduce == Reduce::kMax;
-  const bool looks = shared || reduce == Reduce::kMultiply;
+  const bool looks = a.result != nullptr;
   if (shared) count_sharers(view, ids, count, reduce, include_self, a, seen);
   if (reduce == Reduce::kAssign) {
     seen.assign(static_cast<size_t>(view.outer * view.size * view.inner), 0);
