@@ -1,7 +1,7 @@
 // Saving, loading and cutting anew against bare calls with the same bytes in the same folder and
 // run: one line of JSON for each, with the ratio of the speeds.
 //
-//   checkpoint_bench --folder DIR [--mib 1024] [--tensors 64] [--runs 5] [--check]
+//   checkpoint_bench --folder DIR [--mib 1024] [--tensors 64] [--files 1] [--runs 5] [--check]
 
 #include <algorithm>
 #include <chrono>
@@ -33,6 +33,7 @@ struct Options {
   std::string folder;
   int64_t mib = 1024;
   int tensors = 64;
+  int files = 1;
   int runs = 5;
   bool check = false;
 };
@@ -139,11 +140,13 @@ class Bench {
     const Sample b = median(right);
     const double gib = static_cast<double>(bytes_) / static_cast<double>(1U << 30U);
     fmt::print(
-        "{{\"name\": \"{}\", \"bytes\": {}, \"tensors\": {}, \"runs\": {}, \"median_s\": {:.4f}, "
+        "{{\"name\": \"{}\", \"bytes\": {}, \"tensors\": {}, \"files\": {}, \"runs\": {}, "
+        "\"median_s\": {:.4f}, "
         "\"bare_s\": {:.4f}, \"speed_ratio\": {:.3f}, \"processor_s_per_gib\": {:.3f}, "
         "\"bare_processor_s_per_gib\": {:.3f}, \"more_peak_mib\": {:.1f}}}\n",
-        name, bytes_, options_.tensors, options_.runs, b.wall, a.wall, a.wall / b.wall,
-        b.processor / gib, a.processor / gib, static_cast<double>(peak_kib() - peak_before) / 1024);
+        name, bytes_, options_.tensors, options_.files, options_.runs, b.wall, a.wall,
+        a.wall / b.wall, b.processor / gib, a.processor / gib,
+        static_cast<double>(peak_kib() - peak_before) / 1024);
     std::fflush(stdout);
   }
 
@@ -172,6 +175,7 @@ class Bench {
   bool save(bool sync) {
     io::CheckpointSaveOptions options;
     options.sync = sync;
+    if (options_.files > 1) options.max_file_bytes = bytes_ / static_cast<uint64_t>(options_.files);
     return good(io::save_state_dict(state_, path("c"), options));
   }
 
@@ -280,6 +284,8 @@ int main(int argc, char** argv) {
   app.add_option("--folder", options.folder, "where the files go")->required();
   app.add_option("--mib", options.mib, "bytes of all tensors")->check(CLI::Range(1, 1 << 20));
   app.add_option("--tensors", options.tensors, "how many there are")->check(CLI::Range(1, 4096));
+  app.add_option("--files", options.files, "that a save cuts them into; tensors stay whole")
+      ->check(CLI::Range(1, 4096));
   app.add_option("--runs", options.runs, "of each; the median counts")->check(CLI::Range(1, 100));
   app.add_flag("--check", options.check, "small and once: only that everything works");
   CLI11_PARSE(app, argc, argv);

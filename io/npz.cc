@@ -203,30 +203,37 @@ StatusOr<Value> take_array(Tensors& members, const std::string& name) {
 }
 
 // "x" for "x.length", for "x.0", and for "x.7" beside "x.length"; empty for other names.
-template <typename Members>
-std::string array_of(const Members& members, const Names& all, const std::string& name) {
+// \param values  what members have become so far: a value of the array's own name, which comes
+// before
+//                its elements, makes them values of their own, too; a companion of another does not
+template <typename Members, typename Values>
+std::string array_of(const Members& members, const Values& values, const std::string& name) {
   const size_t dot = name.rfind('.');
   if (dot == std::string::npos) return {};
   const std::string tail = name.substr(dot + 1);
   std::string array = name.substr(0, dot);
-  if (all.contains(array)) return {};
+  if (values.contains(array)) return {};
   if (tail == "length" || tail == "0") return array;
   const bool number = !tail.empty() && tail.find_first_not_of("0123456789") == std::string::npos;
   return number && members.contains(array + ".length") ? array : std::string();
 }
 
-// \param all  names of the whole archive, of which members may be a part
-StatusOr<std::map<std::string, Value>> to_values(Tensors members, const Names& all) {
+// \param others  values of the archive whose members are not among these
+StatusOr<std::map<std::string, Value>> to_values(Tensors members, const Names& others) {
   std::map<std::string, Value> values;
+  Names known = others;
   while (!members.empty()) {
     // Companions sort behind their array, except those of tensor arrays.
     std::string name = members.begin()->first;
-    if (const std::string array = array_of(members, all, name); !array.empty()) {
+    if (const std::string array = array_of(members, known, name); !array.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(values[array], take_array(members, array));
+      known.insert(array);
     } else if (members.contains(name + ".rows")) {
       MILLRACE_ASSIGN_OR_RETURN(values[name], take_rows(members, name));
+      known.insert(name);
     } else {
       MILLRACE_ASSIGN_OR_RETURN(values[name].as<Tensor>(), take_tensor(members, name));
+      known.insert(name);
     }
   }
   return values;
@@ -311,12 +318,11 @@ void take_array_names(Names& names, const std::string& name, std::vector<std::st
 }
 
 // Which members make up each value; the names are those that to_values() gives.
-std::map<std::string, std::vector<std::string>> group_members(const Names& all) {
-  Names names = all;
+std::map<std::string, std::vector<std::string>> group_members(Names names) {
   std::map<std::string, std::vector<std::string>> groups;
   while (!names.empty()) {
     const std::string name = *names.begin();
-    const std::string array = array_of(names, all, name);
+    const std::string array = array_of(names, groups, name);
     std::vector<std::string>& group = groups[array.empty() ? name : array];
     if (!array.empty()) {
       take_array_names(names, array, group);
@@ -337,7 +343,6 @@ struct NpzFile::Parts {
   std::string path;
   Zip archive;
   std::map<std::string, Member> members;
-  Names names;  // of the members
   std::map<std::string, std::vector<std::string>> values;
 };
 
@@ -356,8 +361,7 @@ StatusOr<NpzFile> NpzFile::open(const std::string& path, const NpzLimits& limits
       read_table(parts->archive.get(), file.size(), limits);
   if (!members.ok()) return std::move(members).status().in_file(path);
   parts->members = *std::move(members);
-  parts->names = names_of(parts->members);
-  parts->values = group_members(parts->names);
+  parts->values = group_members(names_of(parts->members));
   return NpzFile(std::move(parts));
 }
 
@@ -382,7 +386,9 @@ StatusOr<Value> NpzFile::load(const std::string& name) const {
     if (!tensor.ok()) return std::move(tensor).status().in_file(parts_->path);
     tensors[member] = *std::move(tensor);
   }
-  StatusOr<std::map<std::string, Value>> values = to_values(std::move(tensors), parts_->names);
+  Names others = names_of(parts_->values);
+  others.erase(name);
+  StatusOr<std::map<std::string, Value>> values = to_values(std::move(tensors), std::move(others));
   if (!values.ok()) return std::move(values).status().in_file(parts_->path);
   const auto value = values->find(name);
   if (values->size() != 1 || value == values->end()) {
@@ -409,8 +415,7 @@ StatusOr<std::map<std::string, Tensor>> read_npz(const std::string& path, const 
 StatusOr<std::map<std::string, Value>> read_values(const std::string& path,
                                                    const NpzLimits& limits) {
   MILLRACE_ASSIGN_OR_RETURN(Tensors members, read_npz(path, limits));
-  const Names all = names_of(members);
-  StatusOr<std::map<std::string, Value>> values = to_values(std::move(members), all);
+  StatusOr<std::map<std::string, Value>> values = to_values(std::move(members), {});
   if (!values.ok()) return std::move(values).status().in_file(path);
   return values;
 }

@@ -47,6 +47,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     require(!values.status().message().empty(), "an error has a message");
     return 0;
   }
+  const auto opened = millrace::io::NpzFile::open(file.path(), limits);
+  require(opened.ok() && opened->names().size() == values->size(), "the same values one by one");
+  for (const std::string& name : opened->names())
+    require(values->contains(name) && opened->load(name).ok(), "each can be loaded alone");
   const auto written = npz_bytes(*values);
   require(written.ok(), "what is read can be written");
   const MemoryFile copy(written->data(), written->size());

@@ -214,6 +214,34 @@ TEST(CheckpointRoundTrip, KeepsTheLastAndFallsBack) {
   EXPECT_THAT(*system_file_calls()->list(root), ElementsAre("other", "step-5"));
 }
 
+TEST(CheckpointRoundTrip, ReadsInTheOrderOfTheFile) {
+  const TempFolder folder;
+  std::map<std::string, Value> values;
+  LocalState state;
+  // In the file t10 stands before t2, and whole numbers of 64 bits before all others.
+  for (int i = 0; i < 12; ++i) {
+    const DType dtype = i % 3 == 0 ? DType::kInt64 : DType::kFloat32;
+    const std::string name = "t" + std::to_string(i);
+    values[name] = filled(dtype, {100});
+    state.add(name, values[name]);
+  }
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  const auto manifest = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(manifest), "ok");
+  std::vector<WantedBytes> wanted;
+  std::vector<std::vector<std::byte>> memory(12);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const StoredTensor& tensor = *manifest->manifest().find("t" + std::to_string(i));
+    memory[i].resize(tensor.bytes());
+    want_box(tensor, Box::whole(tensor.dims), memory[i], wanted);
+  }
+  std::vector<uint64_t> places;
+  for (const BlockRead& block : blocks_of(wanted, manifest->manifest().block_bytes))
+    places.push_back(block.at());
+  EXPECT_EQ(places.size(), 12);
+  EXPECT_TRUE(std::ranges::is_sorted(places));
+}
+
 TEST(CheckpointRoundTrip, CastsOnlyIfToldTo) {
   const TempFolder folder;
   Value stored;
