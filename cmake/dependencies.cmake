@@ -56,7 +56,6 @@ millrace_find_plain(zstd zstd.h zstd "")
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
-find_package(prometheus-cpp CONFIG QUIET)  # target prometheus-cpp::pull
 
 # The core never links to CUDA; kernels/gpu enables the language when a compiler is there.
 if(NOT MILLRACE_CUDA STREQUAL "OFF")

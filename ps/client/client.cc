@@ -9,6 +9,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "ps/kill_points.h"
 #include "ps/wire_names.h"
 
 namespace millrace::ps {
@@ -39,6 +40,21 @@ bool has_sequence(Method method, const std::string& text) {
     default:
       return false;
   }
+}
+
+void reach_before(const std::shared_ptr<KillPoint>& point, Method method) {
+  if (point == nullptr) return;
+  if (method == Method::kFetchBarrier) point->reach("trainer/before-fetch");
+  if (method == Method::kSendBarrier) point->reach("trainer/before-send");
+  if (method == Method::kPrefetch || method == Method::kPull) point->reach("trainer/before-lookup");
+  if (method == Method::kComplete) point->reach("trainer/before-complete");
+}
+
+void reach_after(const std::shared_ptr<KillPoint>& point, Method method) {
+  if (point == nullptr) return;
+  if (method == Method::kFetchBarrier) point->reach("trainer/after-fetch");
+  if (method == Method::kSendBarrier) point->reach("trainer/after-send");
+  if (method == Method::kComplete) point->reach("trainer/after-complete");
 }
 
 uint64_t new_incarnation() {
@@ -311,7 +327,9 @@ Status Client::call(Call& call) {
   Status status = greet(*target, deadline);
   if (status.ok()) {
     if (has_sequence(call.method, call.text)) request.sequence = new_number(*target);
+    reach_before(options_.kill_point, call.method);
     status = exchange(*target, request, deadline, call.reply);
+    reach_after(options_.kill_point, call.method);
     const std::lock_guard lock(target->numbers);
     target->pending.erase(request.sequence);
   }

@@ -18,6 +18,8 @@
 
 namespace millrace::ps {
 
+class KillPoint;
+
 /// How a trainer deals with its servers.
 struct ClientOptions {
   std::string job;           ///< must be that of the servers
@@ -33,6 +35,8 @@ struct ClientOptions {
   std::chrono::milliseconds reconnect_timeout{0};
   /// How often servers that hear nothing else are told that the trainer is there; 0: never.
   std::chrono::milliseconds heartbeat{0};
+  std::shared_ptr<KillPoint> kill_point =
+      nullptr;  ///< where the process ends itself; null: nowhere
 };
 
 /// What a trainer knows of its servers: a channel to each, their epochs, and sequence numbers, so

@@ -42,26 +42,6 @@ int64_t elements_of(const std::vector<int64_t>& dims) {
   return count;
 }
 
-// Where a piece of state stands that the overview lists whole on every server though its parameter
-// is cut: where the parameter's piece of that server does. Negative if that is not known.
-int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& state,
-                            const std::string& endpoint, const Value& piece) {
-  const auto* const tensor = piece.get_if<Tensor>();
-  const OriginSlices* param = nullptr;  // state is called as its parameter, with more behind
-  for (const OriginSlices& each : origins) {
-    const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
-    if (each.vtype == "Param" && each.origin.shape == state.origin.shape && is_longer &&
-        llvm::StringRef(state.origin.name).startswith(each.origin.name + "_"))
-      param = &each;
-  }
-  if (param == nullptr || tensor == nullptr) return -1;
-  for (const DistributedVar* const slice : param->slices) {
-    if (slice->endpoint == endpoint && elements_of(slice->slice.shape) == tensor->numel())
-      return slice->is_slice ? slice->offset : 0;
-  }
-  return -1;
-}
-
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
                      std::vector<Value> pieces) {
   const auto* const first = pieces.front().get_if<Tensor>();
@@ -76,9 +56,10 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
   for (size_t i = 0; i < pieces.size(); ++i) {
     const auto* const piece = pieces[i].get_if<Tensor>();
     const DistributedVar& slice = *origin.slices[i];
-    int64_t begin = slice.is_slice
-                        ? slice.offset
-                        : offset_beside_param(origins, origin, slice.endpoint, pieces[i]);
+    int64_t begin = slice.offset;
+    if (!slice.is_slice)
+      begin = offset_beside_param(origins, origin.origin, slice.endpoint,
+                                  piece == nullptr ? -1 : piece->numel());
     if (begin < 0 && !slice.is_slice) begin = end;
     if (piece == nullptr || piece->dtype() != first->dtype() || begin < 0 ||
         begin + piece->numel() > elements) {
@@ -97,6 +78,23 @@ StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& o
 }
 
 }  // namespace
+
+int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpiler::VarFacts& state,
+                            const std::string& endpoint, int64_t elements) {
+  const OriginSlices* param = nullptr;  // state is called as its parameter, with more behind
+  for (const OriginSlices& each : origins) {
+    const bool is_longer = param == nullptr || each.origin.name.size() > param->origin.name.size();
+    if (each.vtype == "Param" && each.origin.shape == state.shape && is_longer &&
+        llvm::StringRef(state.name).startswith(each.origin.name + "_"))
+      param = &each;
+  }
+  if (param == nullptr) return -1;
+  for (const DistributedVar* const slice : param->slices) {
+    if (slice->endpoint == endpoint && elements_of(slice->slice.shape) == elements)
+      return slice->is_slice ? slice->offset : 0;
+  }
+  return -1;
+}
 
 StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   std::vector<std::pair<std::string, std::string>> places;

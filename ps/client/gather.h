@@ -23,6 +23,17 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
                                                    const transpiler::SlicesFile& slices,
                                                    const std::vector<std::string>& names);
 
+/// Where a piece of optimizer state begins that the overview lists whole on every server though its
+/// parameter is cut: where the parameter's piece of that server does. (The original's transpiler
+/// lists MeanGrad of rmsprop so.)
+///
+/// \param state     the whole variable, which is called as its parameter with more behind
+/// \param elements  of the piece
+/// \returns elements from the start; negative if no parameter is cut like that
+int64_t offset_beside_param(llvm::ArrayRef<transpiler::OriginSlices> origins,
+                            const transpiler::VarFacts& state, const std::string& endpoint,
+                            int64_t elements);
+
 /// The distributed table of a job, dense, from all servers. Errors: as above.
 StatusOr<Value> gather_table(Client& client, const transpiler::SlicesFile& slices);
 

@@ -8,14 +8,18 @@
 
 namespace millrace::ps {
 
-/// Shows metrics to Prometheus by HTTP at http://127.0.0.1:<port>/metrics for as long as it lives:
-/// loopback only, read only, at most 16 connections, five seconds each.
+/// Shows metrics by HTTP for as long as it lives: loopback only, read only, at most 16 connections,
+/// five seconds each.
+///
+///   /metrics        all numbers, for Prometheus
+///   /healthz        200 if the process works and is ready, else 503; the answer says which
+///   /healthz/live   200 unless it has failed
+///   /healthz/ready  200 while it takes part in its job
 class MetricsExposer {
  public:
   /// \param port     1 to 65535
   /// \param metrics  outlives the object
-  /// Errors: kDistributed if the port is in use; kUnimplemented in a build without prometheus-cpp;
-  /// those of load_module() (framework/base/module.h).
+  /// Errors: kInvalidArgument for other ports; kDistributed if the port is in use.
   static StatusOr<std::unique_ptr<MetricsExposer>> start(int port, const Metrics& metrics);
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;
@@ -23,11 +27,6 @@ class MetricsExposer {
 
  protected:
   MetricsExposer() = default;
-};
-
-/// What the module "prometheus" does.
-struct ExposerModule {
-  decltype(&MetricsExposer::start) start;
 };
 
 }  // namespace millrace::ps

@@ -26,12 +26,43 @@ class MetricValue {
   std::atomic<double> value_{0};
 };
 
-enum class MetricKind { kCounter, kGauge };
+/// How often numbers were at most so large. Thread-safety: all members.
+class MetricHistogram {
+ public:
+  /// \param bounds  upper ends of the buckets, rising; one without end follows
+  explicit MetricHistogram(std::vector<double> bounds);
+  void observe(double value);
+
+  [[nodiscard]] const std::vector<double>& bounds() const { return bounds_; }
+  /// Of each bucket, those of smaller ones not included; one more than bounds.
+  [[nodiscard]] std::vector<uint64_t> counts() const;
+  [[nodiscard]] double sum() const { return sum_.get(); }
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<std::atomic<uint64_t>> counts_;
+  MetricValue sum_;
+};
+
+/// Bounds of histograms: of times in seconds (20 us to 10 s), and of sizes (1 to 16 million, each
+/// four times the one before).
+std::vector<double> time_bounds();
+std::vector<double> size_bounds();
+
+/// Whether a process works and takes part in its job. Thread-safety: all members.
+struct Health {
+  std::atomic<bool> live{true};
+  std::atomic<bool> ready{false};
+};
+
+enum class MetricKind { kCounter, kGauge, kHistogram };
 
 /// One series as it stands.
 struct MetricSample {
   MetricLabels labels;
-  double value = 0;
+  double value = 0;  ///< of a histogram: the sum
+  std::vector<double> bounds;
+  std::vector<uint64_t> counts;  ///< MetricHistogram::counts()
 };
 
 /// One metric with all its series.
@@ -56,6 +87,12 @@ class Metrics {
   MetricValue& counter(std::string_view name, std::string_view help, MetricLabels labels = {});
   MetricValue& gauge(std::string_view name, std::string_view help, MetricLabels labels = {});
 
+  /// \param bounds  of a new series
+  MetricHistogram& histogram(std::string_view name, std::string_view help,
+                             const std::vector<double>& bounds, MetricLabels labels = {});
+  [[nodiscard]] Health& health() { return health_; }
+  [[nodiscard]] const Health& health() const { return health_; }
+
   /// All metrics by name.
   [[nodiscard]] std::vector<MetricFamily> collect() const;
   /// The same in Prometheus' text form.
@@ -63,9 +100,11 @@ class Metrics {
 
  private:
   struct Family;
+  Family& family(MetricKind kind, std::string_view name, std::string_view help);
   MetricValue& series(MetricKind kind, std::string_view name, std::string_view help,
                       MetricLabels labels);
 
+  Health health_;
   mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Family>, std::less<>> families_;
 };
@@ -79,7 +118,8 @@ struct ServedCall {
 };
 
 /// Counts a call under millrace_ps_calls_total, _call_errors_total, _received_bytes_total,
-/// _sent_bytes_total and _call_seconds_total, each by method.
+/// _sent_bytes_total and _call_seconds_total, and in the histograms _request_seconds and
+/// _request_bytes, each by method.
 void count_call(Metrics& metrics, std::string_view method, const ServedCall& call);
 
 }  // namespace millrace::ps

@@ -27,6 +27,7 @@
 
 namespace millrace::ps {
 
+class KillPoint;
 class TableHandler;
 
 /// How a server behaves.
@@ -53,6 +54,7 @@ struct ServerOptions {
   /// Answers pulls and pushes of typed tables, and table barriers with a phase (TableHandler);
   /// outlives the server. Null: it has no such tables.
   TableHandler* tables = nullptr;
+  std::shared_ptr<KillPoint> kill_point;        ///< where the process ends itself; null: nowhere
   std::function<void(const std::string&)> log;  ///< lines for people; may be empty
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "ps/kill_points.h"
 #include "ps/table/table_handler.h"
 #include "ps/wire_names.h"
 
@@ -94,8 +95,11 @@ Status Service::answer(const Request& request, Deadline deadline, ReplySink& rep
     MILLRACE_RETURN_IF_ERROR(core_->trainers.find(request.caller, request, Clock::now()).status());
     MILLRACE_RETURN_IF_ERROR(Status(core_->failure));
   }
-  return request.sequence == 0 ? dispatch(request, deadline, reply, false)
-                               : once(request, deadline, reply);
+  reach(core_->options.kill_point, "server/before-call");
+  Status status = is_numbered(request) ? once(request, deadline, reply)
+                                       : dispatch(request, deadline, reply, false);
+  reach(core_->options.kill_point, "server/before-answer");
+  return status;
 }
 
 // The reply's text: send barriers of the trainer, steps applied, and kJoins, kMustSettle or 0.
@@ -176,7 +180,18 @@ Status Service::once(const Request& request, Deadline deadline, ReplySink& reply
   return status;
 }
 
+void Service::count_rows(const Request& request) const {
+  const bool looks_up = request.method == Method::kPrefetch || request.method == Method::kPull;
+  if (metrics_ == nullptr || !looks_up || request.items.empty()) return;
+  const Value* const ids = request.items.front().value;
+  const Tensor* const tensor = ids == nullptr ? nullptr : ids->get_if<Tensor>();
+  if (tensor == nullptr) return;
+  metrics_->histogram("millrace_ps_lookup_rows", "rows of a look-up", size_bounds())
+      .observe(static_cast<double>(tensor->numel()));
+}
+
 Status Service::dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat) {
+  count_rows(request);
   switch (request.method) {
     case Method::kSend:
       return send(request, repeat);
@@ -252,6 +267,10 @@ Status Service::serve() {
   }
   publish();
   Status result = core_->failure;
+  if (metrics_ != nullptr) {
+    metrics_->health().ready = false;
+    if (!result.ok()) metrics_->health().live = false;
+  }
   if (!result.ok()) wait_until_told(lock);
   if (core_->failure.ok()) {
     core_->failure = Status(StatusCode::kDistributed,
@@ -358,14 +377,11 @@ Status Service::look_around() {
   if (!absent.empty()) core_->log("this server waits for " + absent);
   if (steps_ == nullptr) return Ok();
   const int64_t applied = steps_->applied();
-  const auto is_late = [&](const Trainer& trainer) {
-    return trainer.is_expected() && trainer.sent <= applied;
-  };
   const auto waits = [&](const Trainer& trainer) { return trainer.sent > applied; };
   const std::string waiting = trainers.list(now, waits);
   if (!waiting.empty()) {
     core_->log(
-        fmt::format("step {}: {} wait for {}", applied, waiting, trainers.list(now, is_late)));
+        fmt::format("step {}: {} wait for {}", applied, waiting, steps_->describe_late(now)));
   }
   return Ok();
 }

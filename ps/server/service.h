@@ -47,6 +47,7 @@ class Service final : public Handler {
   Status hello(const Request& request, Deadline deadline, ReplySink& reply);
   Status once(const Request& request, Deadline deadline, ReplySink& reply);
   Status dispatch(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
+  void count_rows(const Request& request) const;
   Status send(const Request& request, bool repeat);
   Status get(const Request& request, Deadline deadline, ReplySink& reply, bool repeat);
   Status get_without_barrier(const Request& request, ReplySink& reply);

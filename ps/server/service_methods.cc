@@ -11,6 +11,7 @@
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
+#include "ps/kill_points.h"
 #include "ps/server/service.h"
 #include "ps/server/table_rows.h"
 #include "ps/values.h"
@@ -29,7 +30,9 @@ Status Service::send(const Request& request, bool repeat) {
   }
   if (steps_ != nullptr) return steps_->send(request.caller.trainer, request.items);
   for (const RequestItem& item : request.items) {
+    reach(core_->options.kill_point, "server/before-apply");
     Status status = pushes_->push(request.caller.trainer, item);
+    reach(core_->options.kill_point, "server/after-apply");
     if (status.ok()) continue;
     // what came before it in the message has been applied, so the call cannot be taken back
     if (&item != request.items.data()) core_->fail(status);
@@ -343,6 +346,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
     MILLRACE_ASSIGN_OR_RETURN(checkpoint, snapshots_->find(step));
   }
   // from here on calls of before are refused, and those that wait end
+  if (is_behind) reach(core_->options.kill_point, "server/before-go-back");
   going_back_ = true;
   core_->begin_epoch();
   const bool empty = core_->changed.wait_until(lock, deadline, [&] { return inside_ == 0; });
@@ -351,6 +355,7 @@ Status Service::go_back(std::unique_lock<std::mutex>& lock, int64_t step, int ca
     const auto frozen = core_->freeze();
     status = snapshots_->go_back(*checkpoint);
     steps_->restore(step);
+    reach(core_->options.kill_point, "server/after-go-back");
   }
   going_back_ = false;
   core_->changed.notify_all();

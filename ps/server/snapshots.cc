@@ -7,6 +7,7 @@
 #include "framework/base/errors.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
+#include "ps/kill_points.h"
 #include "ps/table/table_handler.h"
 #include "ps/table/typed_table.h"
 
@@ -178,9 +179,12 @@ Status Snapshots::take(int64_t applied, bool wait) {
   state.add_record(kCallsRecord, text);
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
-  MILLRACE_RETURN_IF_ERROR(saver_.start(state, [root = root_, number](const io::LocalState& copy) {
-    return io::save_checkpoint(copy, root, number, {.replace = Replace::kYes}, kKept);
-  }));
+  MILLRACE_RETURN_IF_ERROR(saver_.start(
+      state, [root = root_, number,
+              calls = file_calls_with(core_.options.kill_point)](const io::LocalState& copy) {
+        return io::save_checkpoint(copy, root, number, {.replace = Replace::kYes, .calls = calls},
+                                   kKept);
+      }));
   taken_at_ = applied;
   taken_ = Clock::now();
   return wait ? saver_.wait() : Ok();

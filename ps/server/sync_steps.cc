@@ -2,8 +2,11 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
+
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "ps/kill_points.h"
 #include "ps/table/table_handler.h"
 #include "ps/values.h"
 
@@ -152,14 +155,33 @@ bool SyncSteps::has_arrived(int trainer) const {
 
 Status SyncSteps::wait_applied(std::unique_lock<std::mutex>& lock, int trainer, Deadline deadline) {
   const int64_t wanted = core_.trainers.at(trainer).sent;
+  if (applied_ < wanted) reach(core_.options.kill_point, "server/in-barrier");
   return core_.wait(
       lock, deadline, [&] { return applied_ >= wanted; },
       [&] {
-        return fmt::format("the gradients of step {} of {}", applied_,
-                           core_.trainers.list(Clock::now(), [&](const Trainer& other) {
-                             return other.is_expected() && other.sent <= applied_;
-                           }));
+        return fmt::format("the gradients of step {} of {}", applied_, describe_late(Clock::now()));
       });
+}
+
+std::string SyncSteps::describe_late(Clock::time_point now) const {
+  constexpr size_t kMostNames = 4;
+  std::string text;
+  for (int t = 0; t < core_.trainers.count(); ++t) {
+    const Trainer& trainer = core_.trainers.at(t);
+    if (!trainer.is_expected() || trainer.sent > applied_) continue;
+    text += (text.empty() ? "" : ", ") + core_.trainers.describe(t, now);
+    std::vector<std::string> missing;
+    for (const auto& merged : merged_) {
+      const auto slot = static_cast<size_t>(t);
+      if (merged->arrived[slot] == 0) missing.push_back(merged->merge.slots[slot]);
+    }
+    if (missing.empty()) continue;
+    const size_t more = missing.size() - std::min(missing.size(), kMostNames);
+    missing.resize(missing.size() - more);
+    text += fmt::format(" with {}{}", fmt::join(missing, ", "),
+                        more > 0 ? fmt::format(" and {} more", more) : "");
+  }
+  return text;
 }
 
 Status SyncSteps::fetched(int trainer) {
@@ -231,6 +253,7 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
   const int64_t applied = applied_;
   lock.unlock();
   // nobody sends now: who is expected has arrived, and waits or fetches
+  reach(core_.options.kill_point, "server/before-apply");
   Status status;
   for (const std::vector<int32_t>& group : core_.plan.groups) {
     status = core_.run_group(group, [&](ServerBlock& block) { return run_block(block, arrivals); });
@@ -238,6 +261,7 @@ Status SyncSteps::apply(std::unique_lock<std::mutex>& lock) {
   }
   if (status.ok() && core_.options.tables != nullptr)
     status = core_.options.tables->steps().apply(arrivals, applied + 1);
+  reach(core_.options.kill_point, "server/after-apply");
   lock.lock();
   applying_ = false;
   if (!status.ok()) return std::move(status).with_note(fmt::format("in step {}", applied_));

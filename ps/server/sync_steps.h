@@ -35,6 +35,9 @@ class SyncSteps {
   /// The trainer has what it fetches; it may send from now on. The caller holds the mutex.
   /// Errors: kDistributed in the wrong phase.
   Status fetched(int trainer);
+  /// The trainers that the step waits for, each with the vars that it has not sent. The caller
+  /// holds the mutex.
+  [[nodiscard]] std::string describe_late(Clock::time_point now) const;
   /// Forgets what a trainer has sent of a step that it did not finish. The caller holds the mutex.
   void drop_partial(int trainer);
 

@@ -117,7 +117,7 @@ Status TableHandler::push(const Request& request) {
 
 Status TableHandler::push_once(const Request& request, Deadline deadline) {
   const uint64_t sequence = request.sequence;
-  if (sequence == 0) return push(request);
+  if (!is_numbered(request)) return push(request);
   {
     std::unique_lock lock(mutex_);
     Applied& applied = applied_[request.caller.trainer];

@@ -64,6 +64,14 @@ struct Request {
   std::vector<RequestItem> items;
 };
 
+/// Set in `sequence` of a call that has no number, so that a trace can tell who made it; whoever
+/// answers takes it for 0.
+inline constexpr uint64_t kTraceBit = uint64_t{1} << 63U;
+/// True if a repeat of the call is to be known.
+inline bool is_numbered(const Request& request) {
+  return request.sequence != 0 && (request.sequence & kTraceBit) == 0;
+}
+
 /// Where a server puts its answer. Values are copied out before put() returns, so the server may
 /// hold its locks just that long.
 class ReplySink {

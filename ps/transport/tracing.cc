@@ -16,7 +16,7 @@ double microseconds(Clock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-// FNV-1a over what tells one call from all others of a job. Calls without a number have none.
+// FNV-1a over what tells one call from all others of a job.
 // Epochs are different for every server.
 uint64_t flow_of(const Request& request) {
   if (request.sequence == 0 || request.method == Method::kHello) return 0;
@@ -38,9 +38,12 @@ class TracedChannel final : public Channel {
       : channel_(std::move(channel)), trace_(trace) {}
   [[nodiscard]] const std::string& endpoint() const override { return channel_->endpoint(); }
   Status call(const Request& request, Deadline deadline, Reply& reply) override {
+    Request marked = request;
+    if (marked.sequence == 0 && marked.method != Method::kHello)
+      marked.sequence = trace_.next_read();
     const auto begin = Clock::now();
-    Status status = channel_->call(request, deadline, reply);
-    trace_.add(request, endpoint(), false, begin, Clock::now(), status.ok());
+    Status status = channel_->call(marked, deadline, reply);
+    trace_.add(marked, endpoint(), false, begin, Clock::now(), status.ok());
     return status;
   }
 
@@ -105,14 +108,14 @@ void CallTrace::add(const Request& request, const std::string& server, bool serv
   if (request.items.size() > 1) items += fmt::format(" and {} more", request.items.size() - 1);
   const std::lock_guard lock(mutex_);
   events_.push_back({std::string(method_name(request.method)), server, std::move(items),
-                     request.caller.trainer, request.step, flow_of(request), number_of_thread(),
-                     served, ok, begin, end});
+                     request.caller.trainer, request.step, flow_of(request), is_numbered(request),
+                     number_of_thread(), served, ok, begin, end});
 }
 
 void CallTrace::add_op(std::string_view type, Clock::time_point begin, Clock::time_point end) {
   const std::lock_guard lock(mutex_);
   events_.push_back(
-      {std::string(type), "", "", 0, 0, 0, number_of_thread(), false, true, begin, end});
+      {std::string(type), "", "", 0, 0, 0, false, number_of_thread(), false, true, begin, end});
 }
 
 int CallTrace::number_of_thread() {
@@ -148,7 +151,8 @@ std::string CallTrace::chrome_json(const std::string& role) const {
     if (event.flow == 0) continue;
     // an arrow from where the call begins to where it is taken up
     common(event, event.served ? "f" : "s", event.begin);
-    out.member("cat", "call").member("id", static_cast<int64_t>(event.flow));
+    out.member("cat", event.numbered ? "call" : "read")
+        .member("id", static_cast<int64_t>(event.flow));
     if (event.served) out.member("bp", "e");
     out.end_object();
   }

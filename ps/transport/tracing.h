@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -27,6 +28,8 @@ class CallTrace {
   void add(const Request& request, const std::string& server, bool served, Clock::time_point begin,
            Clock::time_point end, bool ok);
 
+  /// An id for a call without a number.
+  uint64_t next_read() { return kTraceBit | ++reads_; }
   /// An op that has run in this thread.
   void add_op(std::string_view type, Clock::time_point begin, Clock::time_point end);
 
@@ -42,6 +45,7 @@ class CallTrace {
     int trainer;
     int64_t step;
     uint64_t flow;  ///< 0: none
+    bool numbered;  ///< the call has a number, under which it may be repeated
     int thread;
     bool served;
     bool ok;
@@ -51,6 +55,7 @@ class CallTrace {
   int number_of_thread();
 
   mutable std::mutex mutex_;
+  std::atomic<uint64_t> reads_{0};
   std::vector<Event> events_;
   std::map<std::thread::id, int> threads_;
 };

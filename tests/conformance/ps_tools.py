@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
@@ -36,10 +37,16 @@ def tails(job):
 
 
 def scrape(port):
-    """Series by name with labels."""
+    """Series by name with labels; the status of /healthz as "healthz"."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
         lines = answer.read().decode().splitlines()
-    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))}
+    series = {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))}
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
+            series["healthz"] = answer.status
+    except urllib.error.HTTPError as e:
+        series["healthz"] = e.code
+    return series
 
 
 def of(series, name):
@@ -65,14 +72,20 @@ def metrics(args):
         require(sum(of(before, "millrace_step_total").values()) == 0, f"steps without trainer 0: {before}")
         require(of(before, "millrace_table_rows") and of(before, "millrace_table_bytes"), f"no table: {sorted(before)}")
         require(all(value > 0 for value in of(before, "millrace_memory_bytes").values()), f"no memory: {before}")
-        job.start_trainer(0)
+        require(before["healthz"] == 200, f"a server that waits for its trainers is not healthy: {before['healthz']}")
+        own, of_trainer = free_ports(1)[0], {}
+        job.start_trainer(0, flags=["--metrics", f"127.0.0.1:{own}"])
         last = before
         while job.servers[0].p.poll() is None:
             try:
                 last = scrape(port)
             except OSError:
                 break
-            time.sleep(0.05)
+            try:
+                of_trainer = scrape(own)
+            except OSError:
+                pass  # not there yet, or over
+            time.sleep(0.02)
         servers, trainers = job.wait_all(LIMIT)
         require(servers + trainers == [0] * len(servers + trainers), f"{servers} {trainers}: {tails(job)}")
         require(sum(of(last, "millrace_updates_applied_total").values()) > sum(of(before, "millrace_updates_applied_total").values()),
@@ -80,11 +93,16 @@ def metrics(args):
         for name in ("millrace_updates_deduplicated_total", "millrace_snapshots_total", "millrace_snapshot_last_success_timestamp",
                      "millrace_peer_last_seen_seconds", "millrace_staleness_steps", "millrace_ps_trainers_waiting"):
             require(of(last, name), f"{name} is missing: {sorted(last)}")
+        for name in ("millrace_ps_request_seconds", "millrace_ps_request_bytes", "millrace_ps_lookup_rows"):
+            counts, ends = of(last, f"{name}_count"), of(last, f"{name}_bucket")
+            require(counts and sum(v for k, v in ends.items() if 'le="+Inf"' in k) == sum(counts.values()) > 0, f"{name}: {counts} {ends}")
+        for name in ("millrace_step_total", "millrace_examples_total", "millrace_step_seconds_count", "millrace_batch_examples_sum", "millrace_loss"):
+            require(sum(of(of_trainer, name).values()) > 0, f"{name} of the trainer is missing: {sorted(of_trainer)}")
 
 
 def trace(args):
     """One trace of all processes, whose arrows begin and end."""
-    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/adam_noam_2s2t", 5).prepare(with_proxies=False) as job:
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 5).prepare(with_proxies=False) as job:
         files = []
         for i in range(len(job.servers)):
             files.append(f"{job.dir}/server_{i}.json")
@@ -107,6 +125,8 @@ def trace(args):
         require(all(starts[i]["ts"] <= ends[i]["ts"] + 1e3 for i in starts), "calls that are answered before they are made")
         ops = {e["name"] for e in events if e.get("cat") == "op"}
         require("send_barrier" in ops or "send" in ops, f"ops of trainers: {sorted(ops)[:20]}")
+        arrows = {e["name"] for e in starts.values()}
+        require({"prefetch", "send-barrier", "fetch-barrier"} <= arrows, f"arrows of {sorted(arrows)}")
 
 
 class Certificates:

@@ -33,7 +33,7 @@ def read(path):
     # the arrow of a call stands right behind it
     calls = []
     for before, event in zip(events, events[1:]):
-        if event["ph"] not in "sf" or before["ph"] != "X":
+        if event["ph"] not in "sf" or before["ph"] != "X" or event["cat"] == "read":
             continue
         calls.append({"id": event["id"], "name": before["name"], "trainer": before["args"]["trainer"], "pid": before["pid"], "begin": before["ts"],
                       "end": before["ts"] + before["dur"], "ok": before["args"]["ok"], "served": event["ph"] == "f"})

@@ -254,6 +254,70 @@ class Suite:
             self.note(f"{what}{'finished exactly' if 5 not in codes else 'ended with status 5'}: "
                       f"{'server' if is_server else 'trainer'} killed{', snapshots' if saves else ''}", time.monotonic() - began)
 
+    # --- F3: at named points (see POINTS) -----------------------------------------------------------------------------
+
+    def start_with_point(self, job, folders, victim, point):
+        """All processes, one of which kills itself at the point, and until it has."""
+        for i, folder in enumerate(folders):
+            job.start_server(i, flags=[*folder, *(["--kill-point", point] if victim == ("server", i) else [])])
+        for t in range(len(job.trainers)):
+            job.start_trainer(t, flags=["--kill-point", point] if victim == ("trainer", t) else [])
+        process = (job.servers if victim[0] == "server" else job.trainers)[victim[1]]
+        code = process.wait(time.monotonic() + LIMIT)
+        require(code == -signal.SIGKILL, f"{process.label} was not killed at {point}, exit status {code}: {tails(job)}")
+
+    def snapshots(self, job, *flags):
+        folders = [["--snapshot-dir", os.path.join(job.dir, f"snapshots{i}"), *flags] for i in range(len(job.servers))]
+        for folder in folders:
+            os.makedirs(folder[1])
+        return folders
+
+    def at_server_point(self, point, most):
+        """A server that saves every step is lost there, and another one takes its place: the result is that without faults."""
+        with self.job(trainer_flags=["--deadline-ms", "30000", "--reconnect-timeout-ms", "20000"]) as job:
+            want, victim = self.result(job), self.random.randrange(len(job.servers))
+            folders = self.snapshots(job, "--snapshot-every", "1", "--snapshot-durable")
+            self.start_with_point(job, folders, ("server", victim), f"{point}:{self.random.randint(2, most)}")
+            job.start_server(victim, flags=folders[victim])
+            require_same(job, want)
+
+    def at_going_back(self, point, _):
+        """A server comes back with an old snapshot, and another one is lost there while it goes back to that step: the same."""
+        with self.job(trainer_flags=["--deadline-ms", "40000", "--reconnect-timeout-ms", "30000"]) as job:
+            want, folders = self.result(job), self.snapshots(job, "--snapshot-every", "7")
+            job.start_server(0, flags=[*folders[0], "--kill-point", f"server/after-apply:{self.random.randint(9, 13)}"])
+            job.start_server(1, flags=[*folders[1], "--kill-point", point])
+            job.start_server(2, flags=folders[2])
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            for victim in (0, 1):
+                code = job.servers[victim].wait(time.monotonic() + LIMIT)
+                require(code == -signal.SIGKILL, f"server {victim} was not killed, exit status {code}: {tails(job)}")
+                job.start_server(victim, flags=folders[victim])
+            require_same(job, want)
+
+    def at_trainer_point(self, point, most, case=None):
+        """A trainer is lost there: the others end with an error that names it, or, where it had done all it had to, with the result."""
+        suite_case, self.args.case = self.args.case, case or self.args.case
+        try:
+            job = self.job()
+        finally:
+            self.args.case = suite_case
+        with job:
+            want = job.reference() if case else self.result(job)
+            victim = self.random.randrange(1, len(job.trainers))
+            self.start_with_point(job, [[] for _ in job.servers], ("trainer", victim), f"{point}:{self.random.randint(1, most)}")
+            servers, trainers = job.wait_all(LIMIT)
+            others = servers + [c for t, c in enumerate(trainers) if t != victim]
+            if point == "trainer/after-complete" and set(others) == {0}:
+                after = job.load("after.npz")
+                require(all(np.array_equal(after[name], value) for name, value in want.items()), "another result")
+                return
+            require_ended(job, servers, "servers")
+            # who has sent and fetched all has nothing more to wait for
+            require(set(others) <= ({0, 5} if point.endswith("complete") else {5}), f"the others ended with {others}: {tails(job)}")
+            require(any(f"trainer {victim}" in s.text for s in job.servers), f"no server names trainer {victim}: {tails(job)}")
+
     # --- F4: slow is not dead ---------------------------------------------------------------------------------------
 
     def f4_stopped(self):
@@ -403,6 +467,27 @@ class Suite:
             require(code == 5 and "no.such.host.invalid" in server.text, f"exit code {code}: {server.text[-300:]}")
 
 
+# Named points (pserver and run-program --kill-point), what is done there, and up to which time that it is reached the process is lost.
+POINTS = {
+    "server/before-call": (Suite.at_server_point, 150), "server/before-answer": (Suite.at_server_point, 150),
+    "server/in-barrier": (Suite.at_server_point, 40), "server/before-apply": (Suite.at_server_point, 25),
+    "server/after-apply": (Suite.at_server_point, 25), "snapshot/begin": (Suite.at_server_point, 20),
+    "snapshot/data-written": (Suite.at_server_point, 20), "snapshot/before-rename": (Suite.at_server_point, 20),
+    "snapshot/after-rename": (Suite.at_server_point, 20), "server/before-go-back": (Suite.at_going_back, 1),
+    "server/after-go-back": (Suite.at_going_back, 1), "trainer/before-fetch": (Suite.at_trainer_point, 60),
+    "trainer/after-fetch": (Suite.at_trainer_point, 60), "trainer/before-send": (Suite.at_trainer_point, 60),
+    "trainer/after-send": (Suite.at_trainer_point, 60), "trainer/before-complete": (Suite.at_trainer_point, 1),
+    "trainer/after-complete": (Suite.at_trainer_point, 3),
+}
+
+
+def add_points():
+    for point, (check, most) in POINTS.items():
+        setattr(Suite, "f3_at_" + point.replace("/", "_").replace("-", "_"), lambda self, check=check, point=point, most=most: check(self, point, most))
+    setattr(Suite, "f3_at_trainer_before_lookup", lambda self: self.at_trainer_point(
+        "trainer/before-lookup", 20, os.path.join(os.path.dirname(self.args.case), "emb_prefetch_adagrad_2s2t")))
+
+
 def run_fault(suite, transport, name, rounds):
     """A row of the result: how often one fault ended as it should."""
     passed, errors, worst = 0, [], 0.0
@@ -414,7 +499,7 @@ def run_fault(suite, transport, name, rounds):
         except (Failure, RuntimeError, OSError) as e:
             errors.append(str(e))
         worst = max(worst, time.monotonic() - began)
-    print(f"{'ok  ' if passed == rounds else 'FAIL'}  {transport:4s} {name:24s} {passed:4d} of {rounds:<4d} longest {worst:5.1f} s", flush=True)
+    print(f"{'ok  ' if passed == rounds else 'FAIL'}  {transport:4s} {name:28s} {passed:4d} of {rounds:<4d} longest {worst:5.1f} s", flush=True)
     for outcome, (count, longest) in sorted(suite.outcomes.items()):
         print(f"      {count:4d} {outcome}, at most {longest:.1f} s after", flush=True)
     suite.outcomes = {}
@@ -434,6 +519,7 @@ def main():
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--json", default="", help="write the results there")
     args = ap.parse_args()
+    add_points()
     only = [x.lower() for x in args.only.split(",") if x]
     names = sorted((n for n in dir(Suite) if n[0] == "f" and n[1].isdigit()), key=lambda n: (int(n[1:].split("_")[0]), n))
     names = [n for n in names if not only or any(n.startswith(o) if "_" in o else n.split("_")[0] == o for o in only)]

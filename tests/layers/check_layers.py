@@ -43,7 +43,6 @@ THIRD_PARTY = {
     "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
     "gRPC": (r"^grpc(pp)?/", "ps tests", ""),
     "RocksDB": (r"^rocksdb/", "ps", ""),
-    "Prometheus": (r"^prometheus/", "ps", ""),
 }
 
 

@@ -12,6 +12,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "io/checkpoint/folder.h"
+#include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -95,17 +96,16 @@ Status at_var(Status status, const std::string& name) {
   return std::move(status).at(std::move(location));
 }
 
-// Where a part begins that is listed as if it were whole, but is as large as the slice of its
-// parameter: some accumulators are.
-int64_t offset_of(const transpiler::SlicesFile& file, const DistributedVar& var, int64_t elements) {
+// Where a part begins that may be listed as if it were whole, but be as large as the slice of its
+// parameter.
+StatusOr<int64_t> offset_of(llvm::ArrayRef<transpiler::OriginSlices> origins,
+                            const DistributedVar& var, int64_t elements) {
   const auto whole = element_count(var.origin.shape);
   if (var.is_slice || !whole || elements == *whole) return var.offset;
-  for (const DistributedVar& other : file.overview.vars()) {
-    if (other.is_slice && other.endpoint == var.endpoint &&
-        other.origin.shape == var.origin.shape && element_count(other.slice.shape) == elements)
-      return other.offset;
-  }
-  return var.offset;
+  const int64_t offset = ps::offset_beside_param(origins, var.origin, var.endpoint, elements);
+  if (offset >= 0) return offset;
+  return InvalidData("'{}' on {} has {} of {} elements, and no parameter is cut like that",
+                     var.slice.name, var.endpoint, elements, *whole);
 }
 
 // The vars of the overview; `held` receives the names that servers have for them.
@@ -113,6 +113,7 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
                              const std::vector<io::Checkpoint>& servers,
                              std::set<std::string>& held) {
   Vars vars;
+  const std::vector<transpiler::OriginSlices> origins = transpiler::slices_by_origin(file.overview);
   for (const DistributedVar& var : file.overview.vars()) {
     const auto at = std::ranges::find(file.properties.endpoints, var.endpoint);
     if (at == file.properties.endpoints.end())
@@ -131,7 +132,8 @@ StatusOr<Vars> overview_vars(const transpiler::SlicesFile& file,
     joined.dtype = stored->dtype;
     joined.dims.assign(var.origin.shape.begin(), var.origin.shape.end());
     if (!part) joined.dims = stored->dims;
-    joined.pieces.push_back({server, stored, offset_of(file, var, elements)});
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t offset, offset_of(origins, var, elements));
+    joined.pieces.push_back({server, stored, offset});
   }
   return vars;
 }

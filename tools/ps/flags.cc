@@ -72,6 +72,10 @@ void add_job_flags(Tool& tool, PsFlags& flags) {
       ->type_name("NAME");
   app.add_option("--deadline-ms", flags.deadline_ms, "longest time that one call may take")
       ->check(CLI::Range(int64_t{1}, kLongest).description(""));
+  tool.rare(app.add_option("--kill-point", flags.kill_point,
+                           "for tests: the process kills itself where it reaches this place for "
+                           "the COUNT-th time")
+                ->type_name("NAME[:COUNT]"));
   add_transport_flags(tool, flags);
 }
 
@@ -91,7 +95,7 @@ void add_server_flags(Tool& tool, PsFlags& flags) {
                  "how long all trainers may take to come; 0: for ever")
       ->check(CLI::Range(int64_t{0}, kLongest).description(""));
   app.add_option("--metrics,--metrics-port", flags.metrics,
-                 "port of 127.0.0.1 where Prometheus finds the server's numbers; 0: none")
+                 "port of 127.0.0.1 with /metrics for Prometheus and /healthz; 0: none")
       ->type_name("[127.0.0.1:]PORT");
   app.add_flag("--elastic", flags.elastic, "go on without a trainer that is lost");
   app.add_option("--snapshot-dir", flags.snapshot_dir,

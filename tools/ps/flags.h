@@ -44,6 +44,7 @@ struct PsFlags {
   int64_t snapshot_interval_ms = 0;
   bool snapshot_durable = false;
   int64_t reconnect_timeout_ms = 30'000;
+  std::string kill_point;  ///< NAME[:COUNT] where the process ends itself; empty: nowhere
 };
 
 /// Options of run-program for trainers and clusters.

@@ -9,6 +9,7 @@
 #include "framework/op_attrs.h"
 #include "io/npz.h"
 #include "ops/verify.h"
+#include "ps/kill_points.h"
 #include "ps/saving/distributed_load.h"
 #include "ps/server/load_slices.h"
 #include "ps/table/routing.h"
@@ -58,6 +59,9 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   const auto runtime = executor::make_runtime(files_root);
   MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   ps::ServerOptions options = server_options(tool, flags, threads, files_root);
+  if (!flags.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(options.kill_point, ps::KillPoint::parse(flags.kill_point));
+  }
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, options));
   job->role_ = std::make_shared<ps::ServerRole>(
       std::move(transport), std::move(options),

@@ -18,6 +18,7 @@
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
 #include "ps/client/meeting.h"
+#include "ps/kill_points.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/saving/distributed_save.h"
 #include "tools/common/program_options.h"
@@ -95,6 +96,9 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   options.deadline = std::chrono::milliseconds(flags.deadline_ms);
   options.reconnect_timeout = std::chrono::milliseconds(flags.reconnect_timeout_ms);
   options.heartbeat = std::chrono::milliseconds(flags.silence_timeout_ms / 4);
+  if (!flags.kill_point.empty()) {
+    MILLRACE_ASSIGN_OR_RETURN(options.kill_point, ps::KillPoint::parse(flags.kill_point));
+  }
   job->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   job->link_ = std::make_shared<ps::TrainerLink>(job->client_);
   MILLRACE_ASSIGN_OR_RETURN(std::vector<ps::TypedTable> tables, read_typed_tables(files.slices));
@@ -354,13 +358,16 @@ Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& fe
 void TrainerJob::count_step(const NamedValues& feeds, const std::vector<std::string>& fetches,
                             llvm::ArrayRef<Value> values, double seconds) {
   const std::lock_guard lock(counting_);
+  const int64_t batch = batch_of(feeds);
   stats_.seconds += seconds;
   ++stats_.steps;
-  stats_.examples += batch_of(feeds);
+  stats_.examples += batch;
+  if (numbers_ != nullptr) numbers_->count_step(batch, seconds, stats());
   const int devices = devices_ == nullptr ? 1 : devices_->devices().device_count();
   const std::optional<double> loss =
       values.empty() ? std::nullopt : loss_of(values.front(), devices);
   if (!loss) return;
+  if (numbers_ != nullptr) numbers_->show_loss(*loss);
   stats_.loss_name = fetches.front();
   stats_.losses.push_back(*loss);
 }
@@ -369,6 +376,10 @@ void TrainerJob::keep_stats(ps::CallTrace* trace) {
   if (workers_ != nullptr) return workers_->observe(trace);
   clock_.note_ops(trace);
   (devices_ != nullptr ? devices_->transfer() : *prepared_).observe(&clock_);
+}
+
+void TrainerJob::publish_to(ps::Metrics& metrics) {
+  numbers_ = std::make_unique<TrainerNumbers>(metrics, settings_.trainer);
 }
 
 TrainerStats TrainerJob::stats() const {

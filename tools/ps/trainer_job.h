@@ -18,6 +18,7 @@
 #include "tools/ps/device_steps.h"
 #include "tools/ps/flags.h"
 #include "tools/ps/local_state.h"
+#include "tools/ps/trainer_numbers.h"
 #include "tools/ps/trainer_stats.h"
 #include "tools/ps/trainer_workers.h"
 #include "transpiler/distribute/slices_json.h"
@@ -75,6 +76,8 @@ class TrainerJob {
   /// \param trace  ops are noted there; may be null, else outlives the job
   void keep_stats(ps::CallTrace* trace = nullptr);
   [[nodiscard]] TrainerStats stats() const;
+  /// Writes numbers about every step there; metrics outlives the job.
+  void publish_to(ps::Metrics& metrics);
   /// What is kept of the job when all trainers are done. Files are written by trainer 0 alone.
   struct Ending {
     /// Receives parameters and optimizer state from the servers, by original name; null: nothing.
@@ -129,7 +132,8 @@ class TrainerJob {
   std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one
   std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one
   TransferClock clock_;
-  std::mutex counting_;  ///< guards stats_ while workers run
+  std::unique_ptr<TrainerNumbers> numbers_;  ///< null: nobody wants them
+  std::mutex counting_;                      ///< guards stats_ while workers run
   TrainerStats stats_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
   std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive themselves

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <vector>
@@ -43,8 +44,9 @@ class TransferClock final : public executor::StepObserver {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_;
   ps::CallTrace* trace_ = nullptr;
-  double send_ = 0;
-  double wait_ = 0;
+  // read by whoever shows numbers, while steps run
+  std::atomic<double> send_{0};
+  std::atomic<double> wait_{0};
 };
 
 }  // namespace millrace::tools

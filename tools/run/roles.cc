@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "ps/transport/tracing.h"
+#include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
@@ -160,6 +161,9 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
     return Status(StatusCode::kUsage,
                   "--role trainer: give the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
+  ps::Metrics metrics;
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
+                            show_metrics(options.ps.metrics, metrics));
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<ps::Transport> transport,
                             open_transport(tool, options.ps));
   ps::CallTrace trace;
@@ -188,13 +192,17 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
                                 find_slices(options.ps.slices, options.program), options.params};
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
                             TrainerJob::open(tool, files, options.ps, settings, transport));
-  if (traces || !options.ps.stats.empty()) job->keep_stats(traces ? &trace : nullptr);
+  if (traces || exposer != nullptr || !options.ps.stats.empty())
+    job->keep_stats(traces ? &trace : nullptr);
+  if (exposer != nullptr) job->publish_to(metrics);
+  metrics.health().ready = true;
   NamedValues results;
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
   TrainerJob::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
   const Status trained = train_to_the_end(tool, options, *job, results, ending);
+  metrics.health().ready = false;
   if (traces) {
     // a job that failed is what one wants to look at
     MILLRACE_RETURN_IF_ERROR(tool.write_file(

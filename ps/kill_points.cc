@@ -1,0 +1,84 @@
+#include "ps/kill_points.h"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <utility>
+
+#include <fmt/ranges.h>
+#include <llvm/ADT/StringRef.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+namespace {
+
+// All places; docs/reliability.md says where each is.
+constexpr std::array<std::string_view, 18> kNames = {
+    "server/before-call",     "server/before-answer",    "server/in-barrier",
+    "server/before-apply",    "server/after-apply",      "server/before-go-back",
+    "server/after-go-back",   "snapshot/begin",          "snapshot/data-written",
+    "snapshot/before-rename", "snapshot/after-rename",   "trainer/before-fetch",
+    "trainer/after-fetch",    "trainer/before-send",     "trainer/after-send",
+    "trainer/before-lookup",  "trainer/before-complete", "trainer/after-complete"};
+
+// Forwards every call.
+class WatchedCalls final : public io::FileCalls {
+ public:
+  explicit WatchedCalls(std::shared_ptr<KillPoint> point)
+      : point_(std::move(point)), calls_(io::system_file_calls()) {}
+
+  StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
+                                                     uint64_t bytes) override {
+    const bool is_manifest = path.find("manifest") != std::string::npos;
+    point_->reach(is_manifest ? "snapshot/data-written" : "snapshot/begin");
+    return calls_->create(path, bytes);
+  }
+  Status rename(const std::string& from, const std::string& to) override {
+    point_->reach("snapshot/before-rename");
+    Status status = calls_->rename(from, to);
+    point_->reach("snapshot/after-rename");
+    return status;
+  }
+  StatusOr<std::unique_ptr<io::ReadableFile>> open(const std::string& path) override {
+    return calls_->open(path);
+  }
+  Status remove(const std::string& path) override { return calls_->remove(path); }
+  Status remove_folder(const std::string& path) override { return calls_->remove_folder(path); }
+  StatusOr<bool> make_folder(const std::string& path) override { return calls_->make_folder(path); }
+  Status sync_folder(const std::string& path) override { return calls_->sync_folder(path); }
+  StatusOr<std::vector<std::string>> list(const std::string& path) override {
+    return calls_->list(path);
+  }
+
+ private:
+  std::shared_ptr<KillPoint> point_;
+  std::shared_ptr<io::FileCalls> calls_;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<KillPoint>> KillPoint::parse(std::string_view text) {
+  const auto [name, number] = llvm::StringRef(text.data(), text.size()).split(':');
+  int64_t count = 1;
+  if (!number.empty() && (number.getAsInteger(10, count) || count < 1))
+    return InvalidArgument("kill point '{}': '{}' is no number above 0", text, number.str());
+  if (std::find(kNames.begin(), kNames.end(), std::string_view(name.data(), name.size())) ==
+      kNames.end())
+    return InvalidArgument("kill point '{}': expected one of {}", name.str(),
+                           fmt::join(kNames, ", "));
+  return std::shared_ptr<KillPoint>(new KillPoint(name.str(), count));
+}
+
+void KillPoint::reach(std::string_view name) {
+  if (name != name_ || left_.fetch_sub(1) != 1) return;
+  ::kill(::getpid(), SIGKILL);
+  ::pause();  // the signal may take a moment; nothing more is done meanwhile
+}
+
+std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point) {
+  return point == nullptr ? nullptr : std::make_shared<WatchedCalls>(point);
+}
+
+}  // namespace millrace::ps
