@@ -42,9 +42,15 @@ def main():
     arrays = {f"t/{t}": (random.random((3, 5)) * 100).astype(t) for t in TYPES}
     arrays.update({"scalar": np.array(3.5, np.float32), "empty": np.zeros((0, 4), np.float32),
                    "odd": np.arange(7, dtype=np.uint8), "wide": np.arange(40000, dtype=np.float32).reshape(200, 200)})
+    complex128 = np.array([[1 + 2j, 3 - 4j]], np.complex128)
     with tempfile.TemporaryDirectory() as folder:
         at = lambda name: os.path.join(folder, name)
         run = lambda *words: subprocess.run([tool, *words, "-q"], check=True)
+        np.savez(at("z.npz"), z=complex128, **{"a.0": np.zeros(2, np.float32), "a.length": np.array(2)})
+        run("convert", at("z.npz"), "--to", "safetensors", "-o", at("z.safetensors"))
+        z = load_file(at("z.safetensors"))
+        check(set(z) == {"z", "a[0]"} and same(z["z"], complex128.view(np.float64).reshape(1, 2, 2)),
+              "complex128 opens as float64 with one axis more, an array as its elements")
         np.savez(at("in.npz"), **arrays)
         run("convert", at("in.npz"), "--to", "safetensors", "-o", at("out.safetensors"))
         read = load_file(at("out.safetensors"))
