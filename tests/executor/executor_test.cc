@@ -111,6 +111,33 @@ TEST_F(ExecutorTest, RefusesADenseResultInAVarOfRows) {
                         "var is declared as selected rows"));
 }
 
+TEST_F(ExecutorTest, TakesATensorThatWasNeverResizedForAMissingInput) {
+  auto program = Program::create();
+  Block& block = program->root();
+  block.declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.declare("y", VarSpec::tensor(DType::kFloat32, {-1, 1}));
+  for (const auto& [name, dims] : {std::pair{"w", Dims{2, 1}}, {"b", Dims{1}}}) {
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, dims);
+    spec.persistable = true;
+    block.declare(name, spec);
+  }
+  Op& op = block.append_op("fc");
+  op.set_input("Input", "x").set_input("W", "w").set_input("Bias", "b").set_output("Out", "y");
+  Scope scope;
+  scope.local("w") = tensor_value({2, 1}, {10, 1});
+  EXPECT_FALSE(scope.local("b").as<Tensor>().initialized());
+  auto prepared = Executor(standard_runtime()).prepare(*program, scope);
+  ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {3, 4});
+  std::vector<Value> results;
+  for (int run = 0; run < 2; ++run) {
+    const Status status = prepared.value()->run(feeds, {"y"}, results);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_EQ(results[0].get_if<Tensor>()->data<float>()[0], 34);
+  }
+}
+
 TEST_F(ExecutorTest, FillsAVarOfRowsWhereTheOpMakesTables) {
   for (const char* const type : {"fill_constant", "uniform_random"}) {
     auto program = Program::create();
