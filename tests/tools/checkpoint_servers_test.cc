@@ -169,7 +169,7 @@ class JobOfServers {
       add("w", cut ? "w.block" + std::to_string(n) : "w", {kRows, 3}, shape, box.offset[0] * 3,
           cut);
       add("moment", "moment", {kRows, 3}, shape, box.offset[0] * 3, cut);
-      add("norm", "norm", {kRows, 3}, {kRows, 3}, 0, false);
+      add("w_mean", "w_mean", {kRows, 3}, {kRows, 3}, 0, false);
     }
     testing::put_file(slices_, transpiler::slices_json(properties, overview));
   }
@@ -202,7 +202,7 @@ class JobOfServers {
       if (box.numel() > 0) {
         state.add(servers_ > 1 ? "w.block" + std::to_string(n) : "w", w);
         state.add("moment", moment);
-        state.add("norm", norm);
+        state.add("w_mean", norm);
       }
       state.add("beta", beta);
       state.add("steps", steps);
@@ -217,7 +217,7 @@ class JobOfServers {
   // What a snapshot of this job must hold, whoever made it.
   static void expect_whole(const StatusOr<std::unique_ptr<TensorSource>>& source) {
     ASSERT_EQ(outcome(source.ok() ? Ok() : source.status()), "ok");
-    EXPECT_THAT((*source)->names(), ElementsAre("beta", "moment", "norm", "steps", "table", "w"));
+    EXPECT_THAT((*source)->names(), ElementsAre("beta", "moment", "steps", "table", "w", "w_mean"));
     const auto same = [&](const char* name, const Value& expected) {
       const auto value = (*source)->load(name);
       ASSERT_EQ(outcome(value), "ok");
@@ -226,7 +226,7 @@ class JobOfServers {
     };
     same("w", counting({kRows, 3}));
     same("moment", counting({kRows, 3}, 100));
-    same("norm", counting({kRows, 3}, 200));
+    same("w_mean", counting({kRows, 3}, 200));
     same("table", counting({kRows, 2}));
     same("beta", counting({1}, 0.5F));
     same("steps", counting({1}, 12));
