@@ -5,18 +5,12 @@
 // the time that memory needs for the traffic (every rank reads all parts and writes all results
 // once, measured beside).
 
-#include <algorithm>
-#include <chrono>
-#include <cstdio>
-#include <string>
 #include <thread>
-#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "bench/ranks.h"
 #include "executor/collective/open_group.h"
 #include "executor/collective/shared_group.h"
 
@@ -24,49 +18,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using millrace::DType;
+using millrace::bench::AllReduceOptions;
 using millrace::executor::CollectiveGroup;
 
-struct Options {
+struct Options : AllReduceOptions {
   std::string engine = "threads";
-  int ranks = 2;
-  std::vector<int64_t> kib = {1, 4, 16, 64, 256, 1024, 4096, 16384, 65536};
-  std::string folder = "/tmp";
-  bool check = false;
 };
 
 double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
 }
 
-// Medians over rounds of as many calls as take a moment.
+void end_unless(const millrace::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s\n", status.to_string().c_str());
+  std::exit(1);
+}
+
 void measure(CollectiveGroup& group, const Options& options) {
   for (const int64_t kib : options.kib) {
-    const int64_t count = kib * 256;
-    std::vector<float> data(static_cast<size_t>(count), 1.0F);
-    const auto call = [&] {
-      const auto status =
-          group.all_reduce(DType::kFloat32, reinterpret_cast<std::byte*>(data.data()), count);
-      if (!status.ok()) {
-        std::fprintf(stderr, "%s\n", status.to_string().c_str());
-        std::exit(1);
-      }
-    };
-    call();
-    if (data.front() != static_cast<float>(group.size()) || data.back() != data.front()) {
-      std::fprintf(stderr, "wrong sum\n");
-      std::exit(1);
-    }
-    const int64_t calls = options.check ? 1 : std::clamp<int64_t>(65536 / kib, 4, 4000);
-    std::vector<double> rounds;
-    for (int round = 0; round < (options.check ? 1 : 9); ++round) {
-      std::fill(data.begin(), data.end(), 1e-30F);
-      if (!group.barrier().ok()) std::exit(1);
-      const auto start = Clock::now();
-      for (int64_t i = 0; i < calls; ++i) call();
-      rounds.push_back(us_since(start) / static_cast<double>(calls));
-    }
+    const std::vector<double> rounds = millrace::bench::time_all_reduce(
+        options, kib, group.size(),
+        [&](std::vector<float>& data) {
+          end_unless(group.all_reduce(DType::kFloat32, reinterpret_cast<std::byte*>(data.data()),
+                                      static_cast<int64_t>(data.size())));
+        },
+        [&] { end_unless(group.barrier()); });
     if (group.rank() != 0) continue;
-    std::sort(rounds.begin(), rounds.end());
     const double median = rounds[rounds.size() / 2];
     const double bytes = static_cast<double>(kib) * 1024 * 2 * (group.size() - 1) / group.size();
     fmt::print(
@@ -132,21 +110,6 @@ int run_rank(const Options& options, int rank, const std::string& folder) {
   return 0;
 }
 
-int run_processes(const Options& options) {
-  std::string folder = options.folder + "/millrace_all_reduce_XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) return 1;
-  for (int rank = 1; rank < options.ranks; ++rank) {
-    if (fork() == 0) _exit(run_rank(options, rank, folder));
-  }
-  int code = run_rank(options, 0, folder);
-  for (int rank = 1; rank < options.ranks; ++rank) {
-    int status = 0;
-    wait(&status);
-    if (status != 0) code = 1;
-  }
-  return code;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -159,5 +122,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   if (options.engine == "threads") return run_threads(options);
   if (options.engine == "mpi") return run_rank(options, 0, {});
-  return run_processes(options);
+  return millrace::bench::run_ranks(options.ranks, [&](int rank, const std::string& folder) {
+    return run_rank(options, rank, folder);
+  });
 }

@@ -7,6 +7,7 @@
 
 #include "executor/session.h"
 #include "framework/base/errors.h"
+#include "framework/base/exit_code.h"
 #include "framework/program_file.h"
 
 struct mr_session {
@@ -18,29 +19,6 @@ struct mr_session {
 namespace millrace {
 namespace {
 
-// The exit codes of the tools.
-int code_of(StatusCode code) {
-  switch (code) {
-    case StatusCode::kOk:
-      return 0;
-    case StatusCode::kUsage:
-      return 2;
-    case StatusCode::kExecution:
-      return 4;
-    case StatusCode::kDistributed:
-      return 5;
-    case StatusCode::kIo:
-    case StatusCode::kResource:
-      return 6;
-    case StatusCode::kUnimplemented:
-      return 7;
-    case StatusCode::kInternal:
-      return 70;
-    default:
-      return 3;
-  }
-}
-
 int answer(const Status& status, char* error, size_t error_size) {
   if (error != nullptr && error_size > 0) {
     const std::string text = status.ok() ? std::string() : status.to_string();
@@ -48,7 +26,7 @@ int answer(const Status& status, char* error, size_t error_size) {
     std::memcpy(error, text.data(), length);
     error[length] = '\0';
   }
-  return code_of(status.code());
+  return exit_code(status.code());
 }
 
 Status open_program(const char* program, const char* startup, int threads, mr_session** session) {

@@ -9,7 +9,7 @@
 
 int millrace::tools::checkpoint(int argc, char** argv) {
   Tool tool({.name = "checkpoint",
-             .purpose = "look after checkpoints and parameter files",
+             .purpose = std::string(kCheckpointPurpose),
              .examples = {"checkpoint list ckpt", "checkpoint show ckpt fc_0.w_0",
                           "checkpoint verify ckpt --step 1200",
                           "checkpoint reshard ckpt --pservers a:1,b:1,c:1 -o ckpt3/step-1200",

@@ -114,7 +114,7 @@ StatusOr<int> compare(Tool& tool, const DiffFlags& flags) {
 
 int millrace::tools::diff_program(int argc, char** argv) {
   Tool tool({.name = "diff-program",
-             .purpose = "say where two programs differ",
+             .purpose = std::string(kDiffProgramPurpose),
              .examples = {"diff-program before/__model__ after/__model__",
                           "diff-program a.pb b.prog --ignore op_role,op_role_var",
                           "diff-program a.pb b.pb --semantic --json"},

@@ -188,7 +188,7 @@ StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
 
 int millrace::tools::inspect_program(int argc, char** argv) {
   Tool tool({.name = "inspect-program",
-             .purpose = "print, draw and check a program",
+             .purpose = std::string(kInspectProgramPurpose),
              .examples = {"inspect-program __model__",
                           "inspect-program __model__ --format html -o model.html",
                           "inspect-program __model__ --verify --lint",

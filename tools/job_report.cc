@@ -51,7 +51,7 @@ StatusOr<int> report(Tool& tool, const ReportFlags& flags) {
 
 int millrace::tools::job_report(int argc, char** argv) {
   Tool tool({.name = "job-report",
-             .purpose = "write a page about a job of trainers and parameter servers that has run",
+             .purpose = std::string(kJobReportPurpose),
              .examples = {"job-report --transpiled OUT stats_0.json stats_1.json -o job.html",
                           "job-report --traces trainer_0.json server_0.json -o trace.json"},
              .exit_codes = {{0, "done"}},

@@ -7,7 +7,7 @@
 
 int millrace::tools::launch(int argc, char** argv) {
   Tool tool({.name = "launch",
-             .purpose = "start the processes of a job, watch them, end them together",
+             .purpose = std::string(kLaunchPurpose),
              .examples = {"launch --nproc_per_node 2 -- run-program --program main.pb ...",
                           "launch --server_num 2 --trainer_num 4 -- ./my_cpp_trainer",
                           "launch --servers 127.0.0.1:6174 --trainers 127.0.0.1:6180 \\\n"

@@ -34,7 +34,7 @@ int start_transpile_program(int /*argc*/, char** argv) {
   const Status status =
       NotFound("cannot start {}: {}", path, error ? error.message() : std::strerror(errno));
   fmt::print(stderr, "{}\n", status.to_string());
-  return tools::exit_code(status.code());
+  return exit_code(status.code());
 }
 
 struct Verb {
@@ -44,16 +44,15 @@ struct Verb {
 };
 
 constexpr std::array<Verb, 9> kVerbs = {{
-    {"checkpoint", "look after checkpoints and parameter files", tools::checkpoint},
-    {"diff-program", "say where two programs differ", tools::diff_program},
-    {"inspect-program", "print, draw and check a program", tools::inspect_program},
-    {"job-report", "write a page about a job that has run", tools::job_report},
-    {"launch", "start the processes of a job, watch them, end them together", tools::launch},
-    {"pserver", "serve the parameters of a transpiled job", tools::pserver},
-    {"run-program", "run a program: inference, training, timing", tools::run_program},
-    {"status", "ask the servers of a job what they are doing", tools::status},
-    {"transpile-program", "rewrite a program: for a cluster, or by passes",
-     start_transpile_program},
+    {"checkpoint", tools::kCheckpointPurpose, tools::checkpoint},
+    {"diff-program", tools::kDiffProgramPurpose, tools::diff_program},
+    {"inspect-program", tools::kInspectProgramPurpose, tools::inspect_program},
+    {"job-report", tools::kJobReportPurpose, tools::job_report},
+    {"launch", tools::kLaunchPurpose, tools::launch},
+    {"pserver", tools::kPserverPurpose, tools::pserver},
+    {"run-program", tools::kRunProgramPurpose, tools::run_program},
+    {"status", tools::kStatusPurpose, tools::status},
+    {"transpile-program", tools::kTranspileProgramPurpose, start_transpile_program},
 }};
 
 const Verb* find_verb(std::string_view name) {
@@ -80,7 +79,7 @@ int usage_error(std::string_view typed) {
                  .with_hint(nearest.empty() ? "millrace --help shows the verbs"
                                             : fmt::format("did you mean '{}'?", nearest))
                  .to_string());
-  return tools::exit_code(StatusCode::kUsage);
+  return exit_code(StatusCode::kUsage);
 }
 
 }  // namespace

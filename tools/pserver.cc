@@ -5,7 +5,7 @@
 
 int millrace::tools::pserver(int argc, char** argv) {
   Tool tool({.name = "pserver",
-             .purpose = "serve the parameters of a transpiled job to its trainers",
+             .purpose = std::string(kPserverPurpose),
              .examples = {"pserver --program OUT/pserver_0/__model__ --startup "
                           "OUT/pserver_0/__startup__ \\\n"
                           "      --slices OUT/slices.json --params init.npz --endpoint "

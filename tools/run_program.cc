@@ -13,7 +13,7 @@
 
 int millrace::tools::run_program(int argc, char** argv) {
   Tool tool({.name = "run-program",
-             .purpose = "run a program: inference, training, timing",
+             .purpose = std::string(kRunProgramPurpose),
              .examples = {"run-program --model-dir MODEL --feed x=x.npy --output out.npz",
                           "run-program --program main.pb --startup startup.pb \\\n"
                           "      --feed-steps feeds.npz --steps 10 --fetch loss",

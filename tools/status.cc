@@ -88,7 +88,7 @@ StatusOr<int> show(Tool& tool, const StatusFlags& flags) {
 
 int millrace::tools::status(int argc, char** argv) {
   Tool tool({.name = "status",
-             .purpose = "ask the servers of a job what they are doing",
+             .purpose = std::string(kStatusPurpose),
              .examples = {"status --pservers 127.0.0.1:6174,127.0.0.1:6175"},
              .exit_codes = {{0, "all have answered"}, {5, "some have not; they are named"}},
              .notes = {}});

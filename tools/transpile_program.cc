@@ -10,7 +10,7 @@ int millrace::tools::transpile_program(int argc, char** argv) {
   tune_allocator();
   Tool tool(
       {.name = "transpile-program",
-       .purpose = "rewrite a program: for a cluster, or by passes",
+       .purpose = std::string(kTranspileProgramPurpose),
        .examples = {"transpile-program --program main.pb --startup startup.pb \\\n"
                     "      --pservers 10.0.0.1:6174,10.0.0.2:6174 --trainers 4 -o OUT/",
                     "transpile-program --program __model__ --passes remove-dead-ops -o small.pb",

@@ -1,12 +1,23 @@
 #include "framework/base/html.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "framework/base/text.h"
 
 namespace millrace {
+namespace {
+
+bool is_plain(char c) {
+  return c >= 0x20 && c < 0x7F && c != '&' && c != '<' && c != '>' && c != '"' && c != '\'';
+}
+
+}  // namespace
 
 std::string html_escaped(std::string_view text) {
+  // nearly all names
+  if (std::all_of(text.begin(), text.end(), is_plain)) return std::string(text);
   std::string out;
   for (const char c : printable(text)) {
     switch (c) {

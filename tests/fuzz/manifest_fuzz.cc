@@ -9,7 +9,7 @@
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/manifest_form.h"
 #include "io/params_manifest.h"
-#include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::io::checksum_of;

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <string>
 
 #include "framework/base/errors.h"
@@ -28,12 +26,5 @@ class MemoryReadable final : public io::ReadableFile {
   std::string path_;
   std::string bytes_;
 };
-
-/// Ends the process if something does not hold that must.
-inline void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
 
 }  // namespace millrace::testing

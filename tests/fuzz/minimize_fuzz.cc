@@ -3,22 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 
 #include "ops/minimize/minimize.h"
 #include "ops/verify.h"
+#include "tests/fuzz/require.h"
 #include "tools/transpile/minimize_config.h"
+
+using millrace::testing::require;
 
 namespace {
 
 using namespace millrace;  // NOLINT(google-build-using-namespace)
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
 
 VarSpec parameter(std::initializer_list<int64_t> dims) {
   VarSpec spec = VarSpec::tensor(DType::kFloat32, dims);

@@ -4,22 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <string_view>
 
 #include "io/multi_slot/line.h"
 #include "io/multi_slot/slots.h"
+#include "tests/fuzz/require.h"
 
-namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
-
-}  // namespace
+using millrace::testing::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace;

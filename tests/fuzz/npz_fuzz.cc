@@ -3,22 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <string>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "io/npz.h"
+#include "tests/fuzz/require.h"
+
+using millrace::testing::require;
 
 namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
 
 /// Bytes as a file that lives in memory and has a path.
 class MemoryFile {

@@ -4,24 +4,19 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <string>
 #include <vector>
 
 #include "io/params.h"
+#include "tests/fuzz/require.h"
+
+using millrace::testing::require;
 
 namespace {
 
 using millrace::io::ByteSource;
 using millrace::io::ParamSpec;
 using millrace::io::ParamValues;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
 
 std::string written(const std::vector<ParamSpec>& specs, const ParamValues& values) {
   std::vector<millrace::io::NamedValue> named;

@@ -6,6 +6,7 @@
 
 #include "io/original/pickle.h"
 #include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::io::Pickle;

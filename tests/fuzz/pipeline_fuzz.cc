@@ -3,21 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 
+#include "tests/fuzz/require.h"
 #include "transpiler/pass_manager.h"
 #include "transpiler/register_all.h"
 
-namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
-
-}  // namespace
+using millrace::testing::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace::transpiler;  // NOLINT(google-build-using-namespace)

@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <string>
 
@@ -12,16 +10,9 @@
 #include "framework/import.h"
 #include "framework/text_form/parse.h"
 #include "framework/text_form/print.h"
+#include "tests/fuzz/require.h"
 
-namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
-
-}  // namespace
+using millrace::testing::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::make_shared<const std::string>(reinterpret_cast<const char*>(data), size);

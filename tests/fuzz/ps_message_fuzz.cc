@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <iostream>
 #include <string>
 
 #include "framework/tensor/value.h"
 #include "ps/transport/codec.h"
+#include "tests/fuzz/require.h"
+
+using millrace::testing::require;
 
 namespace {
 
@@ -20,12 +21,6 @@ using millrace::ps::CallReader;
 using millrace::ps::OutgoingMessage;
 using millrace::ps::Reply;
 using millrace::ps::ReplyReader;
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
 
 millrace::Status feed(millrace::ps::MessageReader& reader, std::string_view bytes, size_t step) {
   for (size_t at = 0; at < bytes.size(); at += step) {

@@ -9,7 +9,7 @@
 #include "io/checkpoint/json.h"
 #include "io/checkpoint/plan.h"
 #include "io/checkpoint/write_parts.h"
-#include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace millrace::io;

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "ps/server/calls_record.h"
-#include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 #include "tools/run/checkpoints.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

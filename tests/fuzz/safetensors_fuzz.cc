@@ -7,6 +7,7 @@
 
 #include "io/checkpoint/safetensors.h"
 #include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using millrace::io::SafetensorsEntry;

@@ -12,7 +12,7 @@
 #include "ps/table/entry_policy.h"
 #include "ps/table/initializer.h"
 #include "ps/table/table_files.h"
-#include "tests/fuzz/memory_readable.h"
+#include "tests/fuzz/require.h"
 
 namespace {
 

@@ -3,23 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <iostream>
 #include <string>
 
 #include "framework/export.h"
 #include "framework/text_form/parse.h"
 #include "framework/text_form/print.h"
+#include "tests/fuzz/require.h"
 
-namespace {
-
-void require(bool holds, const char* what) {
-  if (holds) return;
-  std::cerr << "violated: " << what << std::endl;
-  std::abort();
-}
-
-}  // namespace
+using millrace::testing::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);

@@ -15,6 +15,7 @@
 #include "framework/export.h"
 #include "framework/read_program.h"
 #include "ops/verify.h"
+#include "tests/fuzz/require.h"
 #include "transpiler/distribute/explain.h"
 #include "transpiler/distribute/io_programs.h"
 #include "transpiler/distribute/report_html.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "framework/base/status.h"
+#include "framework/base/exit_code.h"
 
 namespace millrace::tools {
 
@@ -8,9 +8,5 @@ namespace millrace::tools {
 inline constexpr int kDone = 0;
 /// The question was answered "no": programs differ, a check failed.
 inline constexpr int kAnswerIsNo = 1;
-
-/// The exit code of every tool for a failure of this kind: usage 2, bad input 3, execution 4,
-/// distributed 5, resource 6, unsupported 7, bug 70.
-int exit_code(StatusCode code);
 
 }  // namespace millrace::tools

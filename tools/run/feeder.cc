@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <random>
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "tools/run/session.h"
+#include "tools/run/shuffle.h"
 
 namespace millrace::tools {
 namespace {
@@ -95,10 +95,7 @@ void Feeder::swap_step() {
 
 // From the order of the epoch before.
 void Feeder::shuffle(int64_t epoch) {
-  if (!shuffle_) return;
-  std::mt19937_64 random(seed_ + static_cast<uint64_t>(epoch));
-  // not std::shuffle, whose result the standard leaves open
-  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+  if (shuffle_) shuffle_rows(order_, seed_, epoch);
 }
 
 Status Feeder::go_to(int64_t step) {

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <random>
 
 #include <glob.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "tools/run/shuffle.h"
 
 namespace millrace::tools {
 namespace {
@@ -133,10 +133,7 @@ double SlotData::waited_s() const {
 // From the order of the epoch before.
 void SlotData::begin_epoch() {
   at_ = 0;
-  if (!shuffle_) return;
-  std::mt19937_64 random(seed_ + static_cast<uint64_t>(epoch_));
-  // not std::shuffle, whose result the standard leaves open
-  for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random() % i]);
+  if (shuffle_) shuffle_rows(order_, seed_, epoch_);
 }
 
 Status SlotData::fill(const io::SlotRows& from, llvm::ArrayRef<int64_t> rows,

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/base/text.h"
+#include "framework/base/html.h"
 #include "transpiler/distribute/report_html.h"
 #include "transpiler/distribute/slices_json.h"
 #include "transpiler/distribute/units.h"
@@ -202,44 +202,15 @@ std::string slices_svg(const ProgramProperties& properties, const VarsDistribute
 }
 
 std::string html_text(std::string_view text) {
-  // Nearly all names need no escapes.
-  if (std::all_of(text.begin(), text.end(), [](char c) {
-        return (c >= 0x20 && c < 0x7F && c != '&' && c != '<' && c != '>' && c != '"' &&
-                c != '\'') ||
-               c == '\n';
-      })) {
-    return std::string(text);
-  }
+  // New lines are wanted in titles; html_escaped() would spell them out.
   std::string out;
-  size_t line_start = 0;
-  // New lines are wanted in titles; printable() would spell them out.
-  for (size_t i = 0; i <= text.size(); ++i) {
-    if (i < text.size() && text[i] != '\n') continue;
-    for (const char c : printable(text.substr(line_start, i - line_start))) {
-      switch (c) {
-        case '&':
-          out += "&amp;";
-          break;
-        case '<':
-          out += "&lt;";
-          break;
-        case '>':
-          out += "&gt;";
-          break;
-        case '"':
-          out += "&quot;";
-          break;
-        case '\'':
-          out += "&#39;";
-          break;
-        default:
-          out += c;
-      }
-    }
-    if (i < text.size()) out += '\n';
-    line_start = i + 1;
+  while (true) {
+    const size_t end = text.find('\n');
+    out += html_escaped(text.substr(0, end));
+    if (end == std::string_view::npos) return out;
+    out += '\n';
+    text.remove_prefix(end + 1);
   }
-  return out;
 }
 
 }  // namespace millrace::transpiler

@@ -1,11 +1,11 @@
-#include "tools/common/exit_code.h"
+#include "framework/base/exit_code.h"
 
-namespace millrace::tools {
+namespace millrace {
 
 int exit_code(StatusCode code) {
   switch (code) {
     case StatusCode::kOk:
-      return kDone;
+      return 0;
     case StatusCode::kUsage:
       return 2;
     case StatusCode::kInvalidArgument:
@@ -28,4 +28,4 @@ int exit_code(StatusCode code) {
   return 70;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace
