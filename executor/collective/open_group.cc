@@ -40,7 +40,6 @@ Status check(const GroupOptions& options) {
 
 GroupEngine chosen(const GroupOptions& options) {
   if (options.engine != GroupEngine::kAuto) return options.engine;
-  if (options.by_mpirun && has_mpi()) return GroupEngine::kMpi;
   const bool near = options.settings.size <= SharedBoard::kMostRanks && one_host(options.endpoints);
   return near ? GroupEngine::kShm : GroupEngine::kGloo;
 }
@@ -79,6 +78,38 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open_shm_group(const GroupOptions& op
       std::make_unique<SharedGroup>(options.settings, std::move(segment)));
 }
 
+// Rank 0 makes the memory, the others try to reach it.
+StatusOr<std::shared_ptr<SharedSegment>> try_shm(const CollectiveGroup& all, std::string& key) {
+  if (all.rank() == 0) return create_shm(all.size(), key);
+  if (key.empty()) return Status(StatusCode::kResource, "rank 0 has no shared memory");
+  return attach_shm(all.size(), all.rank(), key);
+}
+
+// MPI knows who is there. Where all of them reach memory of rank 0 they use that, which is faster
+// than messages at every size; the answer of all decides, so all take the same way.
+StatusOr<std::unique_ptr<CollectiveGroup>> open_fastest_mpi(const GroupSettings& settings) {
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<CollectiveGroup> all, open_mpi_group(settings));
+  if (all->size() == 1 || all->size() > SharedBoard::kMostRanks) return all;
+  std::string key;
+  StatusOr<std::shared_ptr<SharedSegment>> segment(std::shared_ptr<SharedSegment>{});
+  if (all->rank() == 0) segment = try_shm(*all, key);
+  key.resize(SharedSegment::kKeyBytes);
+  MILLRACE_RETURN_IF_ERROR(
+      all->broadcast(reinterpret_cast<std::byte*>(key.data()), SharedSegment::kKeyBytes, 0));
+  key.resize(key.find_last_not_of('\0') + 1);
+  if (all->rank() != 0) segment = try_shm(*all, key);
+  int32_t reached = segment.ok() ? 1 : 0;
+  MILLRACE_RETURN_IF_ERROR(
+      all->all_reduce(DType::kInt32, reinterpret_cast<std::byte*>(&reached), 1, Reduction::kMin));
+  if (all->rank() == 0 && segment.ok()) (*segment)->complete();
+  if (reached == 0) return all;
+  GroupSettings own = settings;
+  own.rank = all->rank();
+  own.size = all->size();
+  return std::unique_ptr<CollectiveGroup>(
+      std::make_unique<SharedGroup>(own, *std::move(segment), std::move(all)));
+}
+
 StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo(const GroupOptions& options) {
   if (!has_gloo()) return open_gloo_group(options.settings, {});
   GlooPlace place;
@@ -103,6 +134,8 @@ StatusOr<GroupEngine> parse_engine(const std::string& name) {
 }
 
 StatusOr<std::unique_ptr<CollectiveGroup>> open_group(const GroupOptions& options) {
+  if (options.engine == GroupEngine::kAuto && options.by_mpirun && has_mpi())
+    return open_fastest_mpi(options.settings);
   const GroupEngine engine = chosen(options);
   if (engine == GroupEngine::kMpi) return open_mpi_group(options.settings);
   MILLRACE_RETURN_IF_ERROR(check(options));

@@ -10,7 +10,7 @@ namespace millrace::executor {
 
 /// What carries the values between processes.
 enum class GroupEngine {
-  kAuto,  ///< mpi under mpirun, shm where all endpoints have one host, else gloo
+  kAuto,  ///< shm where all ranks are on one machine; else mpi under mpirun, gloo without
   kShm,   ///< shared memory of one machine
   kGloo,  ///< Gloo over TCP
   kMpi,   ///< MPI; needs mpirun

@@ -29,11 +29,16 @@ void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
 
 }  // namespace
 
-SharedGroup::SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment)
-    : CollectiveGroup(settings), segment_(std::move(segment)), board_(segment_->board()) {}
+SharedGroup::SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment,
+                         std::unique_ptr<CollectiveGroup> found_by)
+    : CollectiveGroup(settings),
+      found_by_(std::move(found_by)),
+      segment_(std::move(segment)),
+      board_(segment_->board()) {}
 
 SharedGroup::~SharedGroup() {
   board_.leave(rank());
+  if (found_by_ != nullptr && !state().ok()) found_by_->abort(state());
 }
 
 std::string SharedGroup::describe(const BoardCall& call) const {

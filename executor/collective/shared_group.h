@@ -42,7 +42,10 @@ class SharedSegment {
 /// in the order of ranks.
 class SharedGroup final : public CollectiveGroup {
  public:
-  SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment);
+  /// \param found_by  the group by which the ranks found each other, if there is one: it ends after
+  /// this one, and broken if this one is
+  SharedGroup(const GroupSettings& settings, std::shared_ptr<SharedSegment> segment,
+              std::unique_ptr<CollectiveGroup> found_by = nullptr);
   SharedGroup(const SharedGroup&) = delete;
   SharedGroup& operator=(const SharedGroup&) = delete;
   ~SharedGroup() override;
@@ -85,6 +88,7 @@ class SharedGroup final : public CollectiveGroup {
   Status combine_threads(const BoardCall& call, std::byte* data, bool everywhere);
   Status combine_pieces(const BoardCall& call, std::byte* data, bool wanted);
 
+  std::unique_ptr<CollectiveGroup> found_by_;
   std::shared_ptr<SharedSegment> segment_;
   SharedBoard& board_;
   uint64_t round_ = 0;

@@ -4,6 +4,7 @@
 #include "io/npz.h"
 
 #include <cstring>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

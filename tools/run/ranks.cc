@@ -31,9 +31,10 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
       ->type_name("N");
   app.add_option("--endpoints", flags.endpoints, "of all ranks in order; likewise")
       ->type_name("HOST:PORT,...");
-  app.add_option("--engine", flags.engine,
-                 "what carries values: shm (one machine), gloo (TCP), mpi; auto: mpi under mpirun, "
-                 "shm on one host, else gloo")
+  app.add_option(
+         "--engine", flags.engine,
+         "what carries values: shm (one machine), gloo (TCP), mpi (under mpirun); auto: shm on "
+         "one machine, else mpi under mpirun, gloo without")
       ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi"}).description(""))
       ->type_name("ENGINE");
   app.add_option("--rendezvous", flags.rendezvous,

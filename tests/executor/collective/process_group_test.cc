@@ -112,9 +112,10 @@ class Mpirun : public testing::Test {
     if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
     if (std::system("command -v mpirun >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no mpirun";
   }
-  static Process start(const std::string& check, const std::string& size, int timeout_ms) {
+  static Process start(const std::string& check, const std::string& size, int timeout_ms,
+                       const std::string& engine = "mpi") {
     return Process({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size, program(),
-                    check, "0", size, "mpi", "", std::to_string(timeout_ms)});
+                    check, "0", size, engine, "", std::to_string(timeout_ms)});
   }
 };
 
@@ -139,6 +140,19 @@ std::string output_after(Process job, int signal) {
 // mpirun notices that a rank has ended, and ends the others.
 TEST_F(Mpirun, EndsTheJobWhenARankIsKilled) {
   EXPECT_THAT(output_after(start("steps", "3", kTimeoutMs), SIGKILL), HasSubstr("process rank 1"));
+}
+
+// All ranks are on this machine, so its memory carries the values.
+TEST_F(Mpirun, ChoosesSharedMemoryOnOneMachine) {
+  for (const char* const size : {"2", "3"}) {
+    Process job = start("suite", size, 30'000, "auto");
+    EXPECT_EQ(job.wait(kPatienceMs), 0) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("engine shm"));
+    EXPECT_THAT(job.output(), HasSubstr("all fine"));
+  }
+  EXPECT_THAT(
+      output_after(start("steps", "3", kTimeoutMs, "auto"), SIGSTOP),
+      testing::AllOf(HasSubstr("rank 1"), HasSubstr("again: error: the group of ranks is broken")));
 }
 
 // Nobody but the others notices a rank that is stopped.

@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
   for (const llvm::StringRef endpoint : endpoints) options.endpoints.push_back(endpoint.str());
   options.settings.timeout_ms = std::atoi(argv[6]);
   if (argc > 7) options.folder = argv[7];
+  options.by_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
   options.job = "test";
   options.join_timeout_ms = std::string(argv[1]) == "absent" ? 500 : 20'000;
   return run(argv[1], options);
