@@ -61,11 +61,14 @@ struct Parts {
   dnnl::memory::dims strides, gaps, before, after;
 };
 
-constexpr auto kDirect = dnnl::algorithm::convolution_direct;
+dnnl::algorithm method(const Convolution& spec) {
+  return spec.winograd ? dnnl::algorithm::convolution_winograd
+                       : dnnl::algorithm::convolution_direct;
+}
 
 // Without bias and what follows: what gradients are hinted at.
-Forward::primitive_desc forward_desc(const Library& library, const Parts& p) {
-  return {{dnnl::prop_kind::forward_training, kDirect, p.src, p.weights, p.dst, p.strides, p.gaps,
+Forward::primitive_desc forward_desc(const Library& library, const Parts& p, dnnl::algorithm how) {
+  return {{dnnl::prop_kind::forward_training, how, p.src, p.weights, p.dst, p.strides, p.gaps,
            p.before, p.after},
           own_scratch(),
           library.engine};
@@ -110,15 +113,17 @@ Forward::primitive_desc forward_desc(const Library& library, const Convolution& 
   p.dst = any_layout(spec.dst);
   // What oneDNN 2.6 takes for inference alone is slower on small images, and wants another layout
   // than its neighbours; it pays where the other one goes to memory again and again.
-  const auto kind = strides_over_large_images(spec) ? dnnl::prop_kind::forward_inference
-                                                    : dnnl::prop_kind::forward_training;
+  const auto kind = spec.packed_weights || strides_over_large_images(spec)
+                        ? dnnl::prop_kind::forward_inference
+                        : dnnl::prop_kind::forward_training;
+  const dnnl::algorithm how = method(spec);
   const dnnl::primitive_attr attr = fused_ops(spec);
   if (!spec.bias) {
-    return {{kind, kDirect, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
+    return {{kind, how, p.src, p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
             attr,
             library.engine};
   }
-  return {{kind, kDirect, p.src, p.weights, p.bias, p.dst, p.strides, p.gaps, p.before, p.after},
+  return {{kind, how, p.src, p.weights, p.bias, p.dst, p.strides, p.gaps, p.before, p.after},
           attr,
           library.engine};
 }
@@ -128,8 +133,9 @@ using BackwardWeights = dnnl::convolution_backward_weights;
 // weights: of the result
 BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, const Parts& p,
                                                       const dnnl::memory::desc& weights,
+                                                      dnnl::algorithm how,
                                                       const Forward::primitive_desc& hint) {
-  return {{kDirect, p.src, weights, p.dst, p.strides, p.gaps, p.before, p.after},
+  return {{how, p.src, weights, p.dst, p.strides, p.gaps, p.before, p.after},
           own_scratch(),
           library.engine,
           hint};
@@ -140,15 +146,17 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
                                                       const Convolution& spec,
                                                       const NativeLayout* layout) {
   Parts p(spec);
-  const auto hint = forward_desc(library, p);
+  const dnnl::algorithm how = method(spec);
+  const auto hint = forward_desc(library, p, how);
   BackwardWeights::primitive_desc best =
-      weights_gradient_desc(library, p, any_layout(spec.weights), hint);
+      weights_gradient_desc(library, p, any_layout(spec.weights), how, hint);
   if (layout == nullptr || best.diff_weights_desc() == layout->desc()) return best;
   // the hint describes what is read
   if (!spec.bf16_factors) p.weights = layout->desc();
   try {
-    const Forward::primitive_desc same = forward_desc(library, p);
-    BackwardWeights::primitive_desc other = weights_gradient_desc(library, p, layout->desc(), same);
+    const Forward::primitive_desc same = forward_desc(library, p, how);
+    BackwardWeights::primitive_desc other =
+        weights_gradient_desc(library, p, layout->desc(), how, same);
     const bool as_fast = std::string(other.impl_info_str()) == best.impl_info_str();
     return as_fast ? other : best;
   } catch (const dnnl::error&) {
@@ -177,10 +185,10 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
   return guarded<Primitive>("convolution gradient of data", [&] {
     using Backward = dnnl::convolution_backward_data;
     const Parts p(spec);
-    const auto hint = forward_desc(*library, p);
-    const Backward::primitive_desc desc(
-        {kDirect, any_layout(spec.src), p.weights, p.dst, p.strides, p.gaps, p.before, p.after},
-        own_scratch(), library->engine, hint);
+    const auto hint = forward_desc(*library, p, method(spec));
+    const Backward::primitive_desc desc({method(spec), any_layout(spec.src), p.weights, p.dst,
+                                         p.strides, p.gaps, p.before, p.after},
+                                        own_scratch(), library->engine, hint);
     PrimitiveBuilder builder(*library);
     builder.add(Arg::kDiffDst, spec.dst, desc.diff_dst_desc());
     builder.add(Arg::kWeights, spec.weights, desc.weights_desc());

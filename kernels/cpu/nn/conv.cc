@@ -16,7 +16,7 @@ StatusOr<Kernel> conv(const KernelSetup& op) {
   for (const ArgIndex arg : {input, filter, residual}) op.accept_layout(arg);
   const ConvAttrs attrs = read_conv_attrs(op);
   const auto pass = std::make_shared<ConvPass>(ConvPass::Kind::kForward, attrs);
-  const ConvPass::Layouts layouts{!attrs.channels_last, op.is_persistable(filter), nullptr};
+  const ConvPass::Layouts layouts{!attrs.channels_last, op.is_persistable(filter), nullptr, false};
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(output);
     if (out.numel() == 0) return Ok();
@@ -72,9 +72,9 @@ Status Gradients::run(const KernelContext& ctx) {
   Tensor& x_in = ctx.stored_in(args.input);
   Tensor& w_in = ctx.stored_in(args.filter);
   Tensor& dy_in = ctx.stored_in(args.output_grad);
-  const ConvPass::Layouts images{free_layouts, false, nullptr};
+  const ConvPass::Layouts images{free_layouts, false, nullptr, false};
   // as the filter, so that an update goes through both in one order
-  const ConvPass::Layouts filters{false, false, w->layout()};
+  const ConvPass::Layouts filters{false, false, w->layout(), false};
   if (dx != nullptr && dx->numel() > 0) {
     MILLRACE_RETURN_IF_ERROR(transposed ? data.run(ctx.device(), {dy_in, w_in, *dx}, images)
                                         : data.run(ctx.device(), {*dx, w_in, dy_in}, images));

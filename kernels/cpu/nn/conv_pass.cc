@@ -8,6 +8,7 @@
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/plain_conv.h"
+#include "kernels/cpu/nn/winograd.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
@@ -115,6 +116,18 @@ void rectify(const dnn::Convolution& spec, Tensor& images) {
 
 }  // namespace
 
+StatusOr<dnn::Primitive> ConvPass::make(CpuDevice& device, const dnn::Convolution& spec) const {
+  switch (kind_) {
+    case Kind::kForward:
+      return dnn::convolution(device, spec);
+    case Kind::kBackwardData:
+      return dnn::convolution_backward_data(device, spec);
+    case Kind::kBackwardWeights:
+      break;
+  }
+  return dnn::convolution_backward_weights(device, spec);
+}
+
 StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTensors& t,
                                                const Layouts& layouts, bool bias,
                                                bool residual) const {
@@ -131,9 +144,7 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   if (t.src.dtype() == DType::kFloat64 || t.src.numel() == 0 || t.weights.numel() == 0 ||
       llvm::any_of(spec.before, cuts) || llvm::any_of(spec.after, cuts))
     return prepared;
-  auto primitive = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
-                   : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
-                                                  : dnn::convolution_backward_weights(device, spec);
+  auto primitive = make(device, spec);
   if (kind_ == Kind::kBackwardWeights && !attrs_.channels_last && layouts.weights_grad != nullptr &&
       layouts.weights_grad->name() == FewPlaces::kFilterLayout)
     prepared.few_places = FewPlaces::plan(spec);
@@ -144,7 +155,11 @@ StatusOr<ConvPass::Prepared> ConvPass::prepare(CpuDevice& device, const ConvTens
   }
   if (primitive.ok()) {
     prepared.primitive = std::move(primitive).value();
-    if (attrs_.bf16) add_rounding(device, prepared);
+    if (attrs_.bf16) {
+      add_rounding(device, prepared);
+    } else {
+      add_winograd(device, layouts, prepared);
+    }
   } else if (primitive.status().code() != StatusCode::kUnimplemented) {
     return std::move(primitive).status();
   }
@@ -160,11 +175,27 @@ void ConvPass::add_rounding(CpuDevice& device, Prepared& prepared) const {
   if (spec.src.dtype != DType::kFloat32 || attrs_.groups != 1 || attrs_.channels_last) return;
   if (ops::dims_product(llvm::ArrayRef(dst).drop_front(2)) < kFewestPlaces) return;
   spec.bf16_factors = true;
-  auto made = kind_ == Kind::kForward        ? dnn::convolution(device, spec)
-              : kind_ == Kind::kBackwardData ? dnn::convolution_backward_data(device, spec)
-                                             : dnn::convolution_backward_weights(device, spec);
+  auto made = make(device, spec);
   if (!made.ok()) return;
-  prepared.rounding = std::move(made).value();
+  prepared.faster = std::move(made).value();
+  prepared.few_places.reset();
+  prepared.few_places_images.reset();
+}
+
+void ConvPass::add_winograd(CpuDevice& device, const Layouts& layouts, Prepared& prepared) const {
+  if (attrs_.groups != 1 || attrs_.channels_last) return;
+  dnn::Convolution spec = prepared.spec;
+  const bool keeps = kind_ == Kind::kForward && layouts.keep_weights;
+  const WinogradWeights weights = keeps                             ? WinogradWeights::kPacked
+                                  : kind_ == Kind::kBackwardWeights ? WinogradWeights::kGradient
+                                                                    : WinogradWeights::kEachRun;
+  if (!winograd_pays(spec, weights)) return;
+  spec.winograd = true;
+  spec.packed_weights = keeps;
+  auto made = make(device, spec);
+  if (!made.ok()) return;
+  prepared.faster = std::move(made).value();
+  if (keeps) prepared.kept = std::make_shared<KeptWeights>();
   prepared.few_places.reset();
   prepared.few_places_images.reset();
 }
@@ -216,11 +247,24 @@ StatusOr<bool> ConvPass::run_few_places_images(CpuDevice& device, const Prepared
   return true;
 }
 
+// The weights themselves stay as they are: another shape of images may need them.
+Status ConvPass::run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
+                          const Layouts& layouts, const Tensor* bias, Tensor* residual) const {
+  KeptWeights& kept = *prepared.kept;
+  if (kept.version != weights_version_) {
+    MILLRACE_RETURN_IF_ERROR(copy_plain(t.weights, kept.weights));
+    MILLRACE_RETURN_IF_ERROR(
+        bring_to(device, kept.weights, prepared.faster->layout(dnn::Arg::kWeights)));
+    kept.version = weights_version_;
+  }
+  return run_primitive(device, prepared, {t.src, kept.weights, t.dst}, layouts, bias, residual);
+}
+
 Status ConvPass::run_primitive(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
                                const Layouts& layouts, const Tensor* bias, Tensor* residual) const {
   using dnn::Arg;
   const dnn::Primitive& primitive = *prepared.primitive;
-  const dnn::Primitive& runs = prepared.rounding ? *prepared.rounding : primitive;
+  const dnn::Primitive& runs = prepared.faster ? *prepared.faster : primitive;
   const auto place = [](Tensor& result, const LayoutPtr& layout) {
     const Dims dims(result.dims().begin(), result.dims().end());
     return result.resize(result.dtype(), dims, layout);
@@ -313,6 +357,7 @@ Status ConvPass::run(CpuDevice& device, const ConvTensors& t, const Layouts& lay
                               run_few_places_images(device, *prepared, t, layouts, bias, residual));
     if (done) return Ok();
   }
+  if (prepared->kept) return run_kept(device, *prepared, t, layouts, bias, residual);
   return prepared->primitive ? run_primitive(device, *prepared, t, layouts, bias, residual)
                              : run_plain(device, prepared->spec, t, bias, residual);
 }

@@ -47,6 +47,8 @@ class ConvPass {
     bool free_result = false;   ///< images: the result comes in the layout of the library
     bool pack_weights = false;  ///< row-major weights are replaced by those of the library
     LayoutPtr weights_grad;     ///< of the result of kBackwardWeights; null: row-major
+    /// The weights change only before forget_weights() is called: what is made of them may be kept.
+    bool keep_weights = false;
   };
   /// What the forward pass does besides.
   struct Fusion {
@@ -63,19 +65,31 @@ class ConvPass {
   /// types that do not belong together.
   Status run(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
              const Tensor* bias = nullptr, Tensor* residual = nullptr);
+  /// Weights of Layouts::keep_weights have changed.
+  void forget_weights() { ++weights_version_; }
 
  private:
+  struct KeptWeights {
+    Tensor weights;
+    int64_t version = -1;
+  };
   struct Prepared {
     dnn::Convolution spec;
     std::optional<dnn::Primitive> primitive;  ///< none: the plain kernel
-    std::optional<dnn::Primitive> rounding;   ///< runs instead, but does not choose layouts
+    std::optional<dnn::Primitive> faster;     ///< runs instead, but does not choose layouts
+    /// Weights in the layout of `faster`, from which there is no way back; null: as they come.
+    std::shared_ptr<KeptWeights> kept;
     // Instead, for tensors in the layouts that they want.
     std::optional<FewPlaces> few_places;
     std::optional<FewPlacesImages> few_places_images;
   };
   StatusOr<Prepared> prepare(CpuDevice& device, const ConvTensors& t, const Layouts& layouts,
                              bool bias, bool residual) const;
+  StatusOr<dnn::Primitive> make(CpuDevice& device, const dnn::Convolution& spec) const;
   void add_rounding(CpuDevice& device, Prepared& prepared) const;
+  void add_winograd(CpuDevice& device, const Layouts& layouts, Prepared& prepared) const;
+  Status run_kept(CpuDevice& device, const Prepared& prepared, const ConvTensors& t,
+                  const Layouts& layouts, const Tensor* bias, Tensor* residual) const;
   static StatusOr<bool> run_few_places(CpuDevice& device, const FewPlaces& pass,
                                        const ConvTensors& t, const LayoutPtr& weights_grad);
   StatusOr<bool> run_few_places_images(CpuDevice& device, const Prepared& prepared,
@@ -89,6 +103,7 @@ class ConvPass {
   Kind kind_;
   ConvAttrs attrs_;
   Fusion fusion_;
+  int64_t weights_version_ = 0;
   dnn::ShapeCache<Prepared> cache_;
 };
 

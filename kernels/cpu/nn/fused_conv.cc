@@ -91,6 +91,7 @@ class FusedConv {
     MILLRACE_RETURN_IF_ERROR(fold(ctx, filter));
     ConvPass::Layouts own = layouts_;
     own.pack_weights = true;
+    own.keep_weights = true;
     return pass_.run(ctx.device(), {input, folded_, out}, own, &folded_bias_, residual);
   }
 
@@ -125,6 +126,7 @@ class FusedConv {
   }
 
   Status multiply(CpuDevice& device, Tensor& filter) {
+    pass_.forget_weights();
     MILLRACE_RETURN_IF_ERROR(bring_to(device, filter, nullptr));
     MILLRACE_RETURN_IF_ERROR(release_ ? take(filter) : copy_plain(filter, folded_));
     const int64_t row = folded_.numel() / std::max<int64_t>(folded_.dim(0), 1);
