@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <type_traits>
 
 #include "framework/program.h"
 #include "kernels/cpu/gemm.h"
@@ -113,6 +114,44 @@ void finish(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
   }
 }
 
+// Up to so many multiplications the call of a library takes longer than they do: 16 x 8 by 8 x 8
+// 0.4 us instead of 0.1.
+constexpr int64_t kFewProducts = 4096;
+constexpr int64_t kWidth = 8;  // columns at a time: a register
+
+// Rows of one block of columns, all of them or fewer than kWidth.
+template <typename Width>
+void multiply_block(const Shape& s, Width width, const float* x, const float* w, const float* bias,
+                    float* out) {
+  for (int64_t row = 0; row < s.rows; ++row) {
+    float sums[kWidth] = {};
+    if (bias != nullptr) std::copy_n(bias, width, sums);
+    for (int64_t k = 0; k < s.inner; ++k) {
+      const float factor = x[row * s.inner + k];
+      for (int64_t c = 0; c < width; ++c) sums[c] += factor * w[k * s.columns + c];
+    }
+    std::copy_n(sums, width, out + row * s.columns);
+  }
+}
+
+void run_few(const KernelContext& ctx, const Fc& fc, const Shape& s) {
+  const float* const x = ctx.in(fc.x).data<float>();
+  const float* const w = ctx.in(fc.w).data<float>();
+  const Tensor* const bias = ctx.find_in(fc.bias);
+  float* const out = ctx.out(fc.out).data<float>();
+  for (int64_t at = 0; at < s.columns; at += kWidth) {
+    const float* const own_bias = bias == nullptr ? nullptr : bias->data<float>() + at;
+    const int64_t width = std::min(kWidth, s.columns - at);
+    if (width == kWidth) {
+      multiply_block(s, std::integral_constant<int64_t, kWidth>(), x, w + at, own_bias, out + at);
+    } else {
+      multiply_block(s, width, x, w + at, own_bias, out + at);
+    }
+  }
+  if (fc.activation == Activation::kNone) return;
+  for (int64_t i = 0; i < s.rows * s.columns; ++i) out[i] = activated(fc.activation, out[i]);
+}
+
 using Products = dnn::ShapeCache<dnn::Primitive>;
 
 Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Products& products) {
@@ -206,8 +245,14 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(ctx, fc));
     if (fc.padding > 0) return run_padded(ctx, fc, shape, *gemm);
     const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
-    if (ctx.in(fc.x).dtype() == DType::kFloat32 && !empty)
-      return run_float(ctx, fc, shape, *products);
+    const bool is_float = ctx.in(fc.x).dtype() == DType::kFloat32;
+    const bool is_plain = ctx.in(fc.w).layout() == nullptr && ctx.find_in(fc.residual) == nullptr;
+    if (is_float && !fc.bf16 && is_plain &&
+        shape.rows * shape.inner * shape.columns <= kFewProducts) {
+      run_few(ctx, fc, shape);
+      return Ok();
+    }
+    if (is_float && !empty) return run_float(ctx, fc, shape, *products);
     MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {fc.w}));
     return run_other(ctx, fc, shape, product);
   });
