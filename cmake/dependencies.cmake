@@ -55,6 +55,11 @@ millrace_find_plain(zstd zstd.h zstd "")
 # Optional parts: collectives between processes, tables larger than memory, metrics. Code that needs one asks if(TARGET gloo).
 millrace_find_plain(gloo gloo/config.h gloo "")
 millrace_find_plain(rocksdb rocksdb/db.h rocksdb "")
+millrace_find_plain(httplib httplib.h cpp-httplib "")
+if(TARGET httplib)
+  # as Debian builds it: its classes depend on them
+  target_compile_definitions(httplib INTERFACE CPPHTTPLIB_OPENSSL_SUPPORT CPPHTTPLIB_ZLIB_SUPPORT CPPHTTPLIB_BROTLI_SUPPORT)
+endif()
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
 
 # The core never links to CUDA; kernels/gpu enables the language when a compiler is there.

@@ -8,7 +8,7 @@
 
 namespace millrace::ps {
 
-/// Shows metrics by HTTP for as long as it lives: loopback only, read only, at most 16 connections,
+/// Shows metrics by HTTP for as long as it lives: loopback only, read only, two requests at a time,
 /// five seconds each.
 ///
 ///   /metrics        all numbers, for Prometheus
@@ -19,7 +19,8 @@ class MetricsExposer {
  public:
   /// \param port     1 to 65535
   /// \param metrics  outlives the object
-  /// Errors: kInvalidArgument for other ports; kDistributed if the port is in use.
+  /// Errors: kInvalidArgument for other ports; kDistributed if the port is in use; kUnimplemented
+  /// in a build without cpp-httplib; those of load_module() (framework/base/module.h).
   static StatusOr<std::unique_ptr<MetricsExposer>> start(int port, const Metrics& metrics);
   MetricsExposer(const MetricsExposer&) = delete;
   MetricsExposer& operator=(const MetricsExposer&) = delete;
@@ -27,6 +28,11 @@ class MetricsExposer {
 
  protected:
   MetricsExposer() = default;
+};
+
+/// What the module "http" does.
+struct ExposerModule {
+  decltype(&MetricsExposer::start) start;
 };
 
 }  // namespace millrace::ps

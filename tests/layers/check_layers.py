@@ -43,6 +43,7 @@ THIRD_PARTY = {
     "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
     "gRPC": (r"^grpc(pp)?/", "ps tests", ""),
     "RocksDB": (r"^rocksdb/", "ps", ""),
+    "cpp-httplib": (r"^httplib\.h$", "ps", ""),
 }
 
 
