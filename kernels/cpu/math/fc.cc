@@ -131,7 +131,7 @@ void multiply_block(const Shape& s, int64_t width, bool rectify, const float* x,
     Block sum = start;
     for (int64_t k = 0; k < s.inner; ++k)
       sum += x[row * s.inner + k] * Eigen::Map<const Block>(w + k * s.columns, width);
-    if (rectify) sum = sum.max(0.0F);
+    if (rectify) sum = (sum > 0.0F).select(sum, 0.0F);  // as activated(), for NaN too
     Eigen::Map<Block>(out + row * s.columns, width) = sum;
   }
 }
