@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 /// The loops of FewPlaces, inlined into code for processors with 32 registers of 512 bits
 /// (wide_loops.h).
@@ -61,31 +62,37 @@ inline StoredPlaces& places_out(float* at) {
   return *reinterpret_cast<StoredPlaces*>(at);
 }
 
+/// Exchanges one bit of the number of a row with that of the column, in two rows that differ in it.
+template <int kBit, int... kColumns>
+[[gnu::always_inline]] inline void exchange_bit(PlaceVector& upper, PlaceVector& lower,
+                                                std::integer_sequence<int, kColumns...>) {
+  const PlaceVector a = upper;
+  const PlaceVector b = lower;
+  upper = __builtin_shufflevector(
+      a, b, ((kColumns & kBit) == 0 ? kColumns : kPlaceLanes + kColumns - kBit)...);
+  lower = __builtin_shufflevector(
+      a, b, ((kColumns & kBit) == 0 ? kColumns + kBit : kPlaceLanes + kColumns)...);
+}
+
+template <int kBit>
+[[gnu::always_inline]] inline void exchange_bit(PlaceVector (&rows)[kPlaceLanes]) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kPlaceLanes; ++i) {
+    if ((i & kBit) == 0)
+      exchange_bit<kBit>(rows[i], rows[i + kBit], std::make_integer_sequence<int, kPlaceLanes>());
+  }
+}
+
 /// to[j][i] = from[i][j], 16 x 16.
 [[gnu::always_inline]] inline void turn_block(const float* from, float* to) {
-  using Mask [[gnu::vector_size(64)]] = int;
+  static_assert(kPlaceLanes == 16);
   PlaceVector rows[kPlaceLanes];
 #pragma GCC unroll 16
   for (int i = 0; i < kPlaceLanes; ++i) rows[i] = places_in(from + i * kPlaceLanes);
-    // each round exchanges one bit of the number of the row with that of the column
-#pragma GCC unroll 4
-  for (int bit = 1; bit < kPlaceLanes; bit *= 2) {
-    Mask low{};
-    Mask high{};
-#pragma GCC unroll 16
-    for (int k = 0; k < kPlaceLanes; ++k) {
-      low[k] = (k & bit) == 0 ? k : kPlaceLanes + k - bit;
-      high[k] = (k & bit) == 0 ? k + bit : kPlaceLanes + k;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < kPlaceLanes; ++i) {
-      if ((i & bit) != 0) continue;
-      const PlaceVector upper = rows[i];
-      const PlaceVector lower = rows[i + bit];
-      rows[i] = __builtin_shuffle(upper, lower, low);
-      rows[i + bit] = __builtin_shuffle(upper, lower, high);
-    }
-  }
+  exchange_bit<1>(rows);
+  exchange_bit<2>(rows);
+  exchange_bit<4>(rows);
+  exchange_bit<8>(rows);
 #pragma GCC unroll 16
   for (int i = 0; i < kPlaceLanes; ++i) places_out(to + i * kPlaceLanes) = rows[i];
 }
