@@ -34,6 +34,8 @@ def main():
         return 1
     print(f"{name}: {passed} cases pass, the floor is {floor}" + ("; raise it" if passed > floor else ""))
     missing = max(0, floor - passed)
+    if missing:
+        print("\n".join(line for line in done.stdout.splitlines()[-400:] if "FAIL" in line or line.startswith(" "))[-6000:])
     print(f"{passed} passed, {missing} failed")
     return 1 if missing else 0
 

@@ -187,6 +187,17 @@ TEST(Pool, AMaskOutsideOfTheImageIsRefused) {
   EXPECT_EQ(op.run_text(), "Mask has place 4 in an image of 4 elements");
 }
 
+TEST(Pool, AWindowWithoutAMaximumPassesNoGradient) {
+  RunOp op("max_pool2d_with_index_grad");
+  op.in("X", {1, 1, 2, 2}, {NAN, NAN, NAN, NAN})
+      .in("Mask", {1, 1, 1, 1}, {-1}, DType::kInt32)
+      .in("Out@GRAD", {1, 1, 1, 1}, {1})
+      .out("X@GRAD")
+      .ints("ksize", {2, 2});
+  EXPECT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("X@GRAD0"), testing::Each(0));
+}
+
 TEST(BatchNorm, OneValueAChannelPassesAndLeavesTheStatistics) {
   RunOp op("batch_norm");
   op.in("X", {1, 2}, {3, -4})

@@ -37,6 +37,20 @@ TEST(Lstm, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
+TEST(Lstm, MoreSequencesThanRowsHaveFirstStates) {
+  RunOp op("lstm");
+  op.in("Input", {2, 12}, waves(24), DType::kFloat64, Lod({{0, 0, 0, 2, 2, 2, 2}}))
+      .in("Weight", {3, 12}, waves(36, 1), DType::kFloat64)
+      .in("H0", {6, 3}, waves(18, 2), DType::kFloat64)
+      .in("C0", {6, 3}, waves(18, 3), DType::kFloat64)
+      .in("Bias", {1, 21}, waves(21, 4), DType::kFloat64)
+      .out("Hidden")
+      .out("Cell")
+      .out("BatchGate")
+      .out("BatchCellPreAct");
+  EXPECT_LT(op.gradient_error({"Input", "Weight", "Bias", "H0", "C0"}, "Hidden0"), 1e-7);
+}
+
 TEST(Lstmp, GradientsAgreeWithFiniteDifferences) {
   RunOp op("lstmp");
   op.in("Input", {5, 12}, waves(60), DType::kFloat64, kLod)

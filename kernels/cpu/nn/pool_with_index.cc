@@ -9,7 +9,8 @@
 namespace millrace::kernels {
 namespace {
 
-// The maximum of each window and its place in the plane, row by row; ties go to the first.
+// The maximum of each window and its place in the plane, row by row; ties go to the first. Windows
+// that are empty or hold nothing but NaN have the place -1.
 template <typename T>
 void pool_plane_indexed(const PoolPlan& p, const T* image, T* out, int32_t* mask) {
   const PoolAxis& width = p.axes[2];
@@ -82,6 +83,7 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
       const int64_t count = dout->dim(2) * dout->dim(3);
       const int32_t* const at = places->data<int32_t>();
       for (int64_t i = 0; i < dout->numel(); ++i) {
+        if (at[i] == -1) continue;
         if (at[i] < 0 || at[i] >= size)
           return ctx.error("Mask has place {} in an image of {} elements", at[i], size);
         dx->data<T>()[i / count * size + at[i]] += dout->data<T>()[i];

@@ -185,7 +185,7 @@ Status Pass<T>::weights() {
     MILLRACE_ASSIGN_OR_RETURN(T* const before, work.take<T>(kBefore, t.rows * t.width));
     const int64_t first = order.steps() == 0 ? 0 : order.count(0);
     if (t.h0 != nullptr) {
-      order.gather_sequences(t.h0->data<T>(), t.width, before);
+      order.gather_starting(t.h0->data<T>(), t.width, before);
     } else {
       std::fill_n(before, first * t.width, T(0));
     }

@@ -43,6 +43,12 @@ class StepOrder {
   void gather_sequences(const T* from, int64_t width, T* to) const {
     for (size_t i = 0; i < sequences_.size(); ++i) copy(from + sequences_[i] * width, width, to, i);
   }
+  /// Only for the sequences that take step 0, which stand first.
+  template <typename T>
+  void gather_starting(const T* from, int64_t width, T* to) const {
+    const auto starting = static_cast<size_t>(steps() == 0 ? 0 : count(0));
+    for (size_t i = 0; i < starting; ++i) copy(from + sequences_[i] * width, width, to, i);
+  }
   template <typename T>
   void scatter_sequences(const T* from, int64_t width, T* to) const {
     for (size_t i = 0; i < sequences_.size(); ++i)
