@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,6 +89,16 @@ class GroupGather final : public io::Gather {
 
 std::unique_ptr<io::Gather> make_group_gather(CollectiveGroup& group) {
   return std::make_unique<GroupGather>(group);
+}
+
+bool allows_calls_side_by_side(const CollectiveGroup& group) {
+  return group.engine() != "mpi";
+}
+
+StatusOr<std::unique_ptr<CollectiveGroup>> group_of_all(CollectiveGroup& group) {
+  std::vector<int> ranks(static_cast<size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return group.subgroup(ranks);
 }
 
 }  // namespace millrace::executor

@@ -1,12 +1,14 @@
 #include "io/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <thread>
 #include <utility>
 
 #include "framework/base/errors.h"
 #include "io/checkpoint/arrays.h"
+#include "io/checkpoint/write_parts.h"
 #include "io/normalize_bools.h"
 #include "io/parallel_for.h"
 
@@ -30,6 +32,14 @@ std::span<std::byte> memory(Tensor& tensor) {
 std::string without_slash(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
+}
+
+// A folder of CheckpointLoadOptions::beside as the one with the files of the same checkpoint.
+std::string folder_beside(const std::string& folder, const std::string& other) {
+  std::error_code error;
+  const auto name = std::filesystem::path(without_slash(folder)).filename();
+  const auto inside = std::filesystem::path(without_slash(other)) / name;
+  return std::filesystem::is_directory(inside, error) ? inside.string() : without_slash(other);
 }
 
 }  // namespace
@@ -67,23 +77,50 @@ Checkpoint Checkpoint::nothing_of(const std::string& folder, const CheckpointLoa
   return made;
 }
 
+// Of several, which a save that was cut off may leave where it replaced a checkpoint, the newest.
+Status Checkpoint::take_newest_manifest(const std::vector<std::string>& folders) {
+  Status none;
+  int64_t newest = 0;
+  for (const std::string& folder : folders) {
+    StatusOr<std::string> text = read_manifest(*options_.calls, folder);
+    if (text.status().code() == StatusCode::kNotFound) {
+      if (none.ok()) none = std::move(text).status();
+      continue;
+    }
+    MILLRACE_RETURN_IF_ERROR(text.status());
+    MILLRACE_ASSIGN_OR_RETURN(Manifest manifest,
+                              parse_manifest(*text, folder + "/" + std::string(kManifestName)));
+    if (age_of(manifest) <= newest) continue;
+    newest = age_of(manifest);
+    manifest_ = std::move(manifest);
+  }
+  return newest > 0 ? Ok() : none;
+}
+
 StatusOr<Checkpoint> Checkpoint::open(const std::string& folder,
                                       const CheckpointLoadOptions& options) {
   Checkpoint opened = nothing_of(folder, options);
   FileCalls& calls = *opened.options_.calls;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_manifest(calls, opened.folder_));
-  MILLRACE_ASSIGN_OR_RETURN(
-      opened.manifest_, parse_manifest(text, opened.folder_ + "/" + std::string(kManifestName)));
+  std::vector<std::string> folders = {opened.folder_};
+  for (const std::string& other : options.beside) folders.push_back(folder_beside(folder, other));
+  MILLRACE_RETURN_IF_ERROR(opened.take_newest_manifest(folders));
   for (const StoredFile& file : opened.manifest_.files) {
-    const std::string path = opened.folder_ + "/" + file.name;
-    StatusOr<std::unique_ptr<ReadableFile>> there = calls.open(path);
+    StatusOr<std::unique_ptr<ReadableFile>> there = calls.open(folders[0] + "/" + file.name);
+    for (size_t i = 1; i < folders.size(); ++i) {
+      if (there.status().code() == StatusCode::kNotFound)
+        there = calls.open(folders[i] + "/" + file.name);
+    }
     if (there.status().code() == StatusCode::kNotFound) {
-      return std::move(there).status().with_hint(
-          "if its ranks saved on disks of their own, they must load it together");
+      return NotFound("no such file{}", folders.size() == 1 ? "" : " in any of the folders")
+          .in_file(folders[0] + "/" + file.name)
+          .with_hint(
+              "if its ranks saved on disks of their own, they must load it together, or all of "
+              "their folders be given");
     }
     MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ReadableFile> readable, std::move(there));
     if (readable->size() != file.size) {
-      return InvalidData("expected {} bytes, found {}", file.size, readable->size()).in_file(path);
+      return InvalidData("expected {} bytes, found {}", file.size, readable->size())
+          .in_file(readable->path());
     }
     opened.files_.push_back(std::move(readable));
   }

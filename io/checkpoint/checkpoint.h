@@ -27,6 +27,9 @@ struct CheckpointLoadOptions {
   /// up with bare reads, because it also compares checksums.
   int threads = 0;
   std::shared_ptr<FileCalls> calls = nullptr;  ///< null: those of the system
+  /// Folders on other disks with what ranks that save on disks of their own have written there: of
+  /// the same checkpoint, or folders of checkpoints with one of its name.
+  std::vector<std::string> beside = {};
 };
 
 /// A checkpoint that is complete: its manifest has been read and checked, its data files are there
@@ -37,7 +40,7 @@ struct CheckpointLoadOptions {
 /// readers.
 class Checkpoint {
  public:
-  /// \param folder  with manifest.json
+  /// \param folder  with manifest.json, or with files of a checkpoint whose manifest lies beside
   /// Errors: kNotFound if there is no manifest or a file is missing; kInvalidData for a manifest
   /// that is corrupt, a file of another size, and symbolic links; kUnimplemented for a manifest of
   /// another version; kIo.
@@ -98,6 +101,7 @@ class Checkpoint {
   /// A checkpoint of which nothing has been read.
   static Checkpoint nothing_of(const std::string& folder, const CheckpointLoadOptions& options);
   static StatusOr<std::string> read_manifest(FileCalls& calls, const std::string& folder);
+  Status take_newest_manifest(const std::vector<std::string>& folders);
 
   [[nodiscard]] StatusOr<const StoredTensor*> find(std::string_view name) const;
   [[nodiscard]] StatusOr<Value> load_array(const StoredArray& array) const;

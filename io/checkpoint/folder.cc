@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -27,20 +28,9 @@ std::shared_ptr<FileCalls> or_system(const std::shared_ptr<FileCalls>& calls) {
   return calls == nullptr ? system_file_calls() : calls;
 }
 
-Status remove_checkpoint(FileCalls& calls, const std::string& folder) {
-  MILLRACE_RETURN_IF_ERROR(withdraw_checkpoint(calls, folder));
-  return remove_withdrawn(calls, folder);
-}
-
-}  // namespace
-
-std::string checkpoint_folder(const std::string& root, int64_t step) {
-  const bool slash = !root.empty() && root.back() == '/';
-  return fmt::format("{}{}{}{}", root, slash ? "" : "/", kPrefix, step);
-}
-
-StatusOr<std::vector<CheckpointEntry>> list_checkpoints(const std::string& root,
-                                                        const std::shared_ptr<FileCalls>& calls) {
+// The sub-folders of one root.
+StatusOr<std::vector<CheckpointEntry>> list_one(const std::string& root,
+                                                const std::shared_ptr<FileCalls>& calls) {
   const std::shared_ptr<FileCalls> used = or_system(calls);
   StatusOr<std::vector<std::string>> names = used->list(root);
   std::vector<CheckpointEntry> entries;
@@ -59,6 +49,34 @@ StatusOr<std::vector<CheckpointEntry>> list_checkpoints(const std::string& root,
   }
   std::ranges::sort(entries, {}, &CheckpointEntry::step);
   return entries;
+}
+
+Status remove_checkpoint(FileCalls& calls, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(withdraw_checkpoint(calls, folder));
+  return remove_withdrawn(calls, folder);
+}
+
+}  // namespace
+
+std::string checkpoint_folder(const std::string& root, int64_t step) {
+  const bool slash = !root.empty() && root.back() == '/';
+  return fmt::format("{}{}{}{}", root, slash ? "" : "/", kPrefix, step);
+}
+
+StatusOr<std::vector<CheckpointEntry>> list_checkpoints(const std::string& root,
+                                                        const std::shared_ptr<FileCalls>& calls,
+                                                        const std::vector<std::string>& beside) {
+  std::map<int64_t, bool> steps;
+  std::vector<std::string> roots = beside;
+  roots.push_back(root);
+  for (const std::string& each : roots) {
+    MILLRACE_ASSIGN_OR_RETURN(const auto entries, list_one(each, calls));
+    for (const CheckpointEntry& entry : entries) steps[entry.step] |= entry.complete;
+  }
+  std::vector<CheckpointEntry> all;
+  for (const auto& [step, complete] : steps)
+    all.push_back({step, checkpoint_folder(root, step), complete});
+  return all;
 }
 
 Status save_checkpoint(const LocalState& state, const std::string& root, int64_t step,
@@ -88,7 +106,7 @@ Status save_checkpoint(const LocalState& state, const std::string& root, int64_t
 StatusOr<LastCheckpoint> open_last_checkpoint(const std::string& root, bool verify,
                                               const CheckpointLoadOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<CheckpointEntry> entries,
-                            list_checkpoints(root, options.calls));
+                            list_checkpoints(root, options.calls, options.beside));
   std::vector<Status> skipped;
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (!entry->complete) continue;

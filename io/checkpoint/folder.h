@@ -24,9 +24,12 @@ struct CheckpointEntry {
 std::string checkpoint_folder(const std::string& root, int64_t step);
 
 /// The sub-folders by rising step; other names do not matter. A root that is not there has none.
+/// \param beside  such folders on other disks: a step is listed, in `root`, and is complete, where
+///                it is so on any of them
 /// Errors: kIo.
 StatusOr<std::vector<CheckpointEntry>> list_checkpoints(
-    const std::string& root, const std::shared_ptr<FileCalls>& calls = nullptr);
+    const std::string& root, const std::shared_ptr<FileCalls>& calls = nullptr,
+    const std::vector<std::string>& beside = {});
 
 /// save_state_dict() into "<root>/step-<step>"; the coordinator then removes the oldest complete
 /// checkpoints beyond `keep_last` (0 keeps all), and incomplete ones that are older than this one.

@@ -13,14 +13,6 @@
 namespace millrace::io {
 namespace {
 
-// How new a manifest is among those that one folder has had; from 1.
-int64_t age_of(const Manifest& manifest) {
-  int64_t newest = 0;
-  for (const StoredFile& file : manifest.files)
-    newest = std::max(newest, generation_of(file.name).value_or(0));
-  return newest + 1;
-}
-
 // A block of a file, as ranks ask each other for it.
 struct Place {
   int32_t file = 0;

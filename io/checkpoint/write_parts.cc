@@ -152,6 +152,13 @@ std::optional<int64_t> generation_of(std::string_view name) {
   return numbers.size() == 3 ? std::optional(numbers[2]) : std::nullopt;
 }
 
+int64_t age_of(const Manifest& manifest) {
+  int64_t newest = 0;
+  for (const StoredFile& file : manifest.files)
+    newest = std::max(newest, generation_of(file.name).value_or(0));
+  return newest + 1;
+}
+
 StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan& plan,
                                          int32_t rank, int64_t generation) {
   WrittenParts parts;

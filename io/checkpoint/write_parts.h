@@ -27,6 +27,8 @@ bool is_temporary_manifest(std::string_view name);
 std::string data_file_name(int32_t rank, size_t part, int64_t generation);
 /// The generation of a data file; nullopt for a name that is none.
 std::optional<int64_t> generation_of(std::string_view name);
+/// How new a manifest is among those that one folder has had; from 1.
+int64_t age_of(const Manifest& manifest);
 
 /// What a rank has written.
 struct WrittenParts {

@@ -5,7 +5,8 @@
 
 Each case is transpiled for 2 and 4 trainers (for as many as the reference has, the reference's own program runs), started
 by `launch`, and trained for three steps on its share of the rows. The mean of the losses and every persistable var must be
-what one process has that trains the program before transpiling on all rows. Engine mpi: the ranks are started by mpirun. Engine
+what one process has that trains the program before transpiling on all rows. Then the ranks do so again with a checkpoint behind every
+step, stop before the last and go on, from one folder and from folders of their own: to the same bits. Engine mpi: the ranks are started by mpirun. Engine
 netns: two ranks in two network namespaces that a virtual cable joins, by Gloo; skipped where namespaces cannot be made.
 Last line: "N passed, M failed". Needs numpy.
 """
@@ -110,11 +111,34 @@ def check(args, case, ranks, engine):
                    "20000", "--threads", "1"]
         if engine == "netns":
             run_in_namespaces(command)
-        elif engine == "mpi":
-            run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command])
         else:
-            run([f"{tools}/launch", "--nproc_per_node", str(ranks), "--log_dir", f"{work}/log", "--", *command])
+            run_ranks(tools, work, command, ranks, engine)
         compare(work, ranks, loss)
+        if engine != "netns":
+            check_resumed(tools, work, command, ranks, engine)
+
+
+def run_ranks(tools, work, command, ranks, engine):
+    if engine == "mpi":
+        run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *command])
+    else:
+        run([f"{tools}/launch", "--nproc_per_node", str(ranks), "--log_dir", f"{work}/log", "--", *command])
+
+
+def check_resumed(tools, work, command, ranks, engine):
+    """The ranks write a checkpoint together and go on from it: to the bits that they had without, each to its own."""
+    for folder in ("one", "own{rank}"):
+        # the last of an option counts
+        saving = ["--checkpoint-dir", f"{work}/{folder}", "--save-every", "1", "--resume", "auto", "--force"]
+        again = [word.replace("/after{rank}", "/again{rank}").replace("/out{rank}", "/more{rank}") for word in command] + saving
+        run_ranks(tools, work, again + ["--max-steps", str(STEPS - 1)], ranks, engine)
+        run_ranks(tools, work, again, ranks, engine)
+        for rank in range(ranks):
+            run([f"{tools}/checkpoint", "diff", f"{work}/after{rank}.npz", f"{work}/again{rank}.npz"])
+            if np.load(f"{work}/more{rank}.npz").files != [n for n in np.load(f"{work}/out{rank}.npz").files if n.startswith(f"step{STEPS - 1}/")]:
+                raise RuntimeError("the second run has not gone on from step 2")
+        others = [word for rank in range(1, ranks) for word in ("--beside", f"{work}/own{rank}")]
+        run([f"{tools}/checkpoint", "verify", f"{work}/{folder}".format(rank=0)] + (others if "{" in folder else []))
 
 
 def run_in_namespaces(command):

@@ -43,7 +43,8 @@ Row row_of(const Tool& tool, const CheckpointFlags& flags, const io::CheckpointE
   row.entry = entry;
   if (!entry.complete) return row;
   row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
-  const auto checkpoint = io::Checkpoint::open(entry.folder, load_options(tool, flags));
+  const auto checkpoint =
+      io::Checkpoint::open(entry.folder, load_options(tool, flags, entry.folder));
   if (!checkpoint.ok()) {
     row.wrong = checkpoint.status().message();
     return row;
@@ -222,7 +223,7 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
   const std::vector<std::string> servers = server_folders(path);
   for (size_t i = 0; i < std::max<size_t>(servers.size(), 1); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
-                              io::list_checkpoints(servers.empty() ? path : servers[i]));
+                              list_steps(flags, servers.empty() ? path : servers[i]));
     for (const io::CheckpointEntry& entry : entries) {
       rows.push_back(row_of(tool, flags, entry));
       if (!servers.empty()) rows.back().server = static_cast<int64_t>(i);
@@ -239,7 +240,8 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   if (source->form() == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
                               resolve_checkpoint(tool, flags, flags.paths[0]));
-    MILLRACE_ASSIGN_OR_RETURN(checkpoint, io::Checkpoint::open(folder, load_options(tool, flags)));
+    MILLRACE_ASSIGN_OR_RETURN(checkpoint,
+                              io::Checkpoint::open(folder, load_options(tool, flags, folder)));
   }
   const auto wanted = name_globs(flags.vars);
   std::vector<ParamFacts> facts;

@@ -4,9 +4,10 @@
 #include <array>
 #include <filesystem>
 
+#include <llvm/ADT/StringRef.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
-#include "io/checkpoint/folder.h"
 #include "io/checkpoint/stoppable_calls.h"
 
 namespace millrace::tools {
@@ -44,6 +45,11 @@ void add_source_options(CLI::App& app, CheckpointFlags& flags) {
       ->check(CLI::IsMember({"auto", "checkpoint", "safetensors", "npz", "fluid-combined",
                              "fluid-separate", "original"})
                   .description(""));
+  app.add_option("--beside", flags.beside,
+                 "folder on another disk with files of the same checkpoint, or checkpoints, as the "
+                 "first path; may be repeated")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
   app.add_option("--program", flags.program, "program that the values belong to")
       ->type_name("FILE");
   app.add_option("--slices", flags.slices,
@@ -122,8 +128,30 @@ Status check_stopped(const CheckpointFlags& flags) {
   return flags.stop != nullptr && *flags.stop ? io::stopped_error() : Ok();
 }
 
-io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags) {
-  return {.threads = tool.common().threads, .calls = flags.calls};
+std::vector<std::string> beside_of(const CheckpointFlags& flags, const std::string& path) {
+  llvm::StringRef rest(path);
+  const bool is_first = !flags.paths.empty() && rest.consume_front(flags.paths[0]);
+  const bool inside = rest.empty() || rest.front() == '/' || flags.paths[0].back() == '/';
+  return is_first && inside ? flags.beside : std::vector<std::string>();
+}
+
+io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags,
+                                       const std::string& path) {
+  return {.threads = tool.common().threads, .calls = flags.calls, .beside = beside_of(flags, path)};
+}
+
+bool has_manifest(const CheckpointFlags& flags, const std::string& path) {
+  std::vector<std::string> folders = beside_of(flags, path);
+  folders.push_back(path);
+  return std::ranges::any_of(folders, [](const std::string& folder) {
+    std::error_code error;
+    return fs::exists(folder + "/" + std::string(io::kManifestName), error);
+  });
+}
+
+StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& flags,
+                                                      const std::string& path) {
+  return io::list_checkpoints(path, nullptr, beside_of(flags, path));
 }
 
 StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
@@ -142,24 +170,27 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
     return Status(StatusCode::kUsage, fmt::format("expected checkpoint {}, found {} paths",
                                                   command->usage, flags.paths.size()));
   }
+  if (!flags.beside.empty() && flags.command == "gc")
+    return Status(StatusCode::kUsage, "--beside: gc works on one disk after the other");
   return command->run(tool, flags);
 }
 
 StatusOr<std::string> resolve_checkpoint(const Tool& tool, const CheckpointFlags& flags,
                                          const std::string& path) {
   std::error_code error;
-  if (fs::exists(path + "/" + std::string(io::kManifestName), error)) return path;
+  if (has_manifest(flags, path)) return path;
   if (!fs::is_directory(path, error)) return NotFound("no such folder").in_file(path);
   if (flags.last_good) {
-    MILLRACE_ASSIGN_OR_RETURN(const io::LastCheckpoint last,
-                              io::open_last_checkpoint(path, true, load_options(tool, flags)));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const io::LastCheckpoint last,
+        io::open_last_checkpoint(path, true, load_options(tool, flags, path)));
     for (const Status& status : last.skipped)
       tool.log(LogLevel::kWarning,
                "skipped: " + status.location().to_string() + ": " + status.message());
     tool.log(LogLevel::kInfo, "reads " + last.checkpoint.folder());
     return last.checkpoint.folder();
   }
-  MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(path));
+  MILLRACE_ASSIGN_OR_RETURN(const auto entries, list_steps(flags, path));
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     const bool wanted = flags.step < 0 ? entry->complete : entry->step == flags.step;
     if (wanted) return entry->folder;

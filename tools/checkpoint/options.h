@@ -8,16 +8,18 @@
 
 #include "framework/base/status.h"
 #include "io/checkpoint/checkpoint.h"
+#include "io/checkpoint/folder.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
 
 /// Options of the tool `checkpoint`.
 struct CheckpointFlags {
-  std::string command;             ///< list, show, verify, ...
-  std::vector<std::string> paths;  ///< what stands behind it
-  int64_t step = -1;               ///< of a folder of checkpoints; -1: the newest complete one
-  bool last_good = false;          ///< the newest one that verifies
+  std::string command;              ///< list, show, verify, ...
+  std::vector<std::string> paths;   ///< what stands behind it
+  std::vector<std::string> beside;  ///< the same as the first path on other disks
+  int64_t step = -1;                ///< of a folder of checkpoints; -1: the newest complete one
+  bool last_good = false;           ///< the newest one that verifies
   std::string from = "auto";
   std::string to;
   std::string program;  ///< names and dims of parameter files
@@ -47,8 +49,16 @@ struct CheckpointFlags {
 
 /// Errors: kResource once the command is to stop.
 Status check_stopped(const CheckpointFlags& flags);
-/// How a checkpoint is opened.
-io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags);
+/// What is looked at beside a path: flags.beside for the first of the command and what is in it.
+std::vector<std::string> beside_of(const CheckpointFlags& flags, const std::string& path);
+/// How a checkpoint is opened. \param path  of the command, or a folder in it
+io::CheckpointLoadOptions load_options(const Tool& tool, const CheckpointFlags& flags,
+                                       const std::string& path);
+/// True if a folder, or what stands for it on other disks, has a manifest.
+bool has_manifest(const CheckpointFlags& flags, const std::string& path);
+/// io::list_checkpoints() of a path and what stands for it on other disks.
+StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& flags,
+                                                      const std::string& path);
 
 /// Adds the options to the tool.
 void add_checkpoint_options(Tool& tool, CheckpointFlags& flags);

@@ -51,7 +51,7 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder,
                             resolve_checkpoint(tool, flags, flags.paths[0]));
   MILLRACE_ASSIGN_OR_RETURN(const auto from,
-                            io::Checkpoint::open(folder, load_options(tool, flags)));
+                            io::Checkpoint::open(folder, load_options(tool, flags, folder)));
   const WriteReport report{"reshard",
                            "checkpoint",
                            "checkpoint",

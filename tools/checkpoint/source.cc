@@ -182,10 +182,9 @@ std::unique_ptr<TensorSource> make_source(Args&&... args) {
 }
 
 // "checkpoint", "original" or "fluid-separate".
-std::string form_of_folder(const std::string& path) {
-  std::error_code error;
-  if (fs::exists(path + "/" + std::string(io::kManifestName), error)) return "checkpoint";
-  const auto entries = io::list_checkpoints(path);
+std::string form_of_folder(const CheckpointFlags& flags, const std::string& path) {
+  if (has_manifest(flags, path)) return "checkpoint";
+  const auto entries = list_steps(flags, path);
   if (entries.ok() && !entries->empty()) return "checkpoint";
   return io::has_original_metadata(path) ? "original" : "fluid-separate";
 }
@@ -268,7 +267,7 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const Chec
     return open_servers(tool, path, flags.slices);
   if (form == "auto") {
     if (fs::is_directory(path, error)) {
-      form = form_of_folder(path);
+      form = form_of_folder(flags, path);
     } else {
       MILLRACE_ASSIGN_OR_RETURN(form, form_of_file(path));
     }
@@ -276,7 +275,7 @@ StatusOr<std::unique_ptr<TensorSource>> open_source(const Tool& tool, const Chec
   if (form == "checkpoint") {
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, resolve_checkpoint(tool, flags, path));
     MILLRACE_ASSIGN_OR_RETURN(auto checkpoint,
-                              io::Checkpoint::open(folder, load_options(tool, flags)));
+                              io::Checkpoint::open(folder, load_options(tool, flags, folder)));
     return make_source<CheckpointSource>(std::move(checkpoint));
   }
   if (form == "original") {

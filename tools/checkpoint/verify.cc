@@ -74,7 +74,7 @@ void check_arrays(const Program& program, const io::Checkpoint& checkpoint, Outc
 void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::string& folder,
                    const Program* program, Outcome& outcome) {
   outcome.looked_at.push_back(folder);
-  const auto checkpoint = io::Checkpoint::open(folder, load_options(tool, flags));
+  const auto checkpoint = io::Checkpoint::open(folder, load_options(tool, flags, folder));
   if (!checkpoint.ok()) {
     outcome.wrong.push_back(checkpoint.status());
     return;
@@ -110,7 +110,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
   std::error_code error;
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
   const bool folder = fs::is_directory(path, error);
-  if (folder && fs::exists(path + "/" + std::string(io::kManifestName), error)) {
+  if (folder && has_manifest(flags, path)) {
     verify_folder(tool, flags, path, program, outcome);
     return Ok();
   }
@@ -120,7 +120,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const auto entries, folder
-                                                    ? io::list_checkpoints(path)
+                                                    ? list_steps(flags, path)
                                                     : StatusOr(std::vector<io::CheckpointEntry>()));
   if (!folder || entries.empty()) {
     verify_file(tool, flags, path, outcome);

@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
+#include "executor/collective/group_gather.h"
 #include "framework/base/errors.h"
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/own_values.h"
+#include "io/checkpoint/spread_folder.h"
 
 namespace millrace::tools {
 namespace {
@@ -40,10 +43,19 @@ class CostClock {
 constexpr const char* kRandom = "random";
 constexpr const char* kRandomForm = "millrace.random 1";
 
-// Empty where the checkpoint has no such record. Errors: kInvalidData for a malformed one.
-StatusOr<std::vector<uint64_t>> load_random(const io::Checkpoint& checkpoint) {
-  if (checkpoint.manifest().find_record(kRandom, 0) == nullptr) return std::vector<uint64_t>();
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kRandom));
+int ranks_of(const Session& session) {
+  return session.ranks == nullptr ? 1 : session.ranks->size();
+}
+
+// Empty where the checkpoint has no such record of each rank. Errors: kInvalidData for a malformed
+// one.
+template <typename AnyCheckpoint>
+StatusOr<std::vector<uint64_t>> load_random(AnyCheckpoint& checkpoint, const Session& session) {
+  for (int rank = 0; rank < ranks_of(session); ++rank) {
+    if (checkpoint.manifest().find_record(kRandom, rank) == nullptr) return std::vector<uint64_t>();
+  }
+  const int own = session.ranks == nullptr ? 0 : session.rank;
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, checkpoint.load_record(kRandom, own));
   StatusOr<std::vector<uint64_t>> positions = parse_random_record(text);
   return positions.ok() ? std::move(positions)
                         : std::move(positions).status().in_file(checkpoint.folder());
@@ -60,9 +72,17 @@ io::LocalState state_of(const Session& session) {
   return state;
 }
 
+Status fill(const io::Checkpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
+  return io::load_state_dict(checkpoint, targets);
+}
+Status fill(io::SpreadCheckpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
+  return checkpoint.load_state_dict(targets);
+}
+
 // Fills the persistable vars of the program. What has a value after the startup program must be
 // there; the others have theirs from the first step on.
-Status load(const io::Checkpoint& checkpoint, Session& session) {
+template <typename AnyCheckpoint>
+Status load(AnyCheckpoint& checkpoint, Session& session) {
   std::vector<io::LoadTarget> targets;
   for (const Var& var : session.program().root().vars()) {
     if (!is_stored(var)) continue;
@@ -71,7 +91,7 @@ Status load(const io::Checkpoint& checkpoint, Session& session) {
     const bool needed = held != nullptr && held->initialized();
     if (!needed && !checkpoint.manifest().has(name)) continue;
     io::LoadTarget target;
-    target.name = name;
+    target.name = io::stored_name(checkpoint.manifest(), name, session.rank);
     target.value = &session.scope->local(name);
     if (var.spec().has_tensor()) {
       target.dtype = var.dtype();
@@ -79,9 +99,74 @@ Status load(const io::Checkpoint& checkpoint, Session& session) {
     }
     targets.push_back(std::move(target));
   }
-  MILLRACE_RETURN_IF_ERROR(io::load_state_dict(checkpoint, targets));
-  MILLRACE_ASSIGN_OR_RETURN(session.random, load_random(checkpoint));
+  MILLRACE_RETURN_IF_ERROR(fill(checkpoint, targets));
+  MILLRACE_ASSIGN_OR_RETURN(session.random, load_random(checkpoint, session));
   return Ok();
+}
+
+// Where a run goes on, or that it begins.
+template <typename AnyCheckpoint>
+StatusOr<int64_t> go_on(const Tool& tool, AnyCheckpoint& checkpoint, Session& session) {
+  MILLRACE_RETURN_IF_ERROR(load(checkpoint, session));
+  tool.log(LogLevel::kInfo, "goes on from " + checkpoint.folder());
+  return checkpoint.manifest().step;
+}
+
+// The checkpoints of a folder, and how they are opened: by one process, or by ranks together.
+class AloneFolder {
+ public:
+  explicit AloneFolder(const io::CheckpointLoadOptions& how) : how_(how) {}
+  [[nodiscard]] auto list(const std::string& root) const { return io::list_checkpoints(root); }
+  [[nodiscard]] auto open(const std::string& path) const {
+    return io::Checkpoint::open(path, how_);
+  }
+  [[nodiscard]] auto open_last(const std::string& root) const {
+    return io::open_last_checkpoint(root, true, how_);
+  }
+
+ private:
+  const io::CheckpointLoadOptions& how_;
+};
+
+class SpreadFolder {
+ public:
+  SpreadFolder(const io::CheckpointLoadOptions& how, io::Gather& gather)
+      : gather_(gather), options_{.load = how} {}
+  [[nodiscard]] auto list(const std::string& root) const {
+    return io::list_spread_checkpoints(root, gather_);
+  }
+  [[nodiscard]] auto open(const std::string& path) const {
+    return io::SpreadCheckpoint::open(path, gather_, options_);
+  }
+  [[nodiscard]] auto open_last(const std::string& root) const {
+    return io::open_last_spread_checkpoint(root, gather_, true, options_);
+  }
+
+ private:
+  io::Gather& gather_;
+  io::SpreadLoadOptions options_;
+};
+
+template <typename Folder>
+StatusOr<int64_t> resume_from(const Tool& tool, const RunOptions& options, const Folder& folder,
+                              Session& session) {
+  const bool by_itself = options.resume == "auto";
+  const std::string& root = by_itself ? options.checkpoint_dir : options.resume;
+  const auto entries = folder.list(root);
+  if (!by_itself && (!entries.ok() || entries->empty())) {
+    MILLRACE_ASSIGN_OR_RETURN(auto checkpoint, folder.open(root));
+    return go_on(tool, checkpoint, session);
+  }
+  MILLRACE_RETURN_IF_ERROR(entries.status());
+  // Nothing was ever saved: a run that begins.
+  const bool any = std::ranges::any_of(*entries, [](const auto& entry) { return entry.complete; });
+  if (by_itself && !any) return int64_t{0};
+  MILLRACE_ASSIGN_OR_RETURN(auto last, folder.open_last(root));
+  for (const Status& status : last.skipped)
+    tool.log(LogLevel::kWarning,
+             "skipped: " + status.location().to_string() + ": " + status.message());
+  MILLRACE_RETURN_IF_ERROR(go_on(tool, last.checkpoint, session).status());
+  return last.step;
 }
 
 }  // namespace
@@ -107,33 +192,12 @@ StatusOr<std::vector<uint64_t>> parse_random_record(std::string_view text) {
 
 StatusOr<int64_t> resume_run(const Tool& tool, const RunOptions& options, Session& session) {
   if (options.resume.empty()) return int64_t{0};
-  const io::CheckpointLoadOptions how{.threads = tool.common().threads};
-  if (options.resume != "auto") {
-    const auto entries = io::list_checkpoints(options.resume);
-    if (!entries.ok() || entries->empty()) {
-      MILLRACE_ASSIGN_OR_RETURN(const auto checkpoint, io::Checkpoint::open(options.resume, how));
-      MILLRACE_RETURN_IF_ERROR(load(checkpoint, session));
-      tool.log(LogLevel::kInfo, "goes on from " + checkpoint.folder());
-      return checkpoint.manifest().step;
-    }
-  } else if (options.checkpoint_dir.empty()) {
+  if (options.resume == "auto" && options.checkpoint_dir.empty())
     return Status(StatusCode::kUsage, "--resume auto: --checkpoint-dir says where checkpoints are");
-  }
-  const std::string& root = options.resume == "auto" ? options.checkpoint_dir : options.resume;
-  const auto last = io::open_last_checkpoint(root, true, how);
-  if (!last.ok()) {
-    // Nothing was ever saved: a run that begins.
-    MILLRACE_ASSIGN_OR_RETURN(const auto entries, io::list_checkpoints(root));
-    const bool any = std::ranges::any_of(entries, &io::CheckpointEntry::complete);
-    if (options.resume == "auto" && !any) return int64_t{0};
-    return last.status();
-  }
-  for (const Status& status : last->skipped)
-    tool.log(LogLevel::kWarning,
-             "skipped: " + status.location().to_string() + ": " + status.message());
-  MILLRACE_RETURN_IF_ERROR(load(last->checkpoint, session));
-  tool.log(LogLevel::kInfo, "goes on from " + last->checkpoint.folder());
-  return last->step;
+  const io::CheckpointLoadOptions how{.threads = tool.common().threads};
+  if (session.ranks == nullptr) return resume_from(tool, options, AloneFolder(how), session);
+  const auto gather = executor::make_group_gather(*session.ranks);
+  return resume_from(tool, options, SpreadFolder(how, *gather), session);
 }
 
 void CopyGuard::before(const executor::Step& step) {
@@ -153,13 +217,21 @@ void CopyGuard::before(const executor::Step& step) {
   for (const uint16_t position : step.lists.shared_layout()) read(position);
 }
 
-void RunCheckpoints::begin(Session& session, bool observed) {
-  if (options_.save_every <= 0 || observed || session.prepared == nullptr) return;
+Status RunCheckpoints::begin(Session& session, bool observed) {
+  if (options_.save_every <= 0) return Ok();
+  if (session.ranks != nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(ranks_, executor::group_of_all(*session.ranks));
+    gather_ = executor::make_group_gather(*ranks_);
+  } else {
+    gather_ = std::make_unique<io::SingleRank>();
+  }
+  if (observed || session.prepared == nullptr) return Ok();
   guard_ = std::make_unique<CopyGuard>(saver_, *session.scope, costs_);
   session.prepared->observe(guard_.get());
   watched_ = &session;
   // Without memory now, the first save says so.
   static_cast<void>(saver_.reserve(state_of(session)).ok());
+  return Ok();
 }
 
 RunCheckpoints::~RunCheckpoints() {
@@ -185,16 +257,22 @@ Status RunCheckpoints::save(const Session& session, int64_t done) {
   const std::string random = random_record(random_positions(session));
   state.add_record(kRandom, random);
   MILLRACE_RETURN_IF_ERROR(judge(saver_.wait()));
-  const auto save = [this, done](const io::LocalState& copy) -> Status {
-    io::CheckpointSaveOptions options;
-    options.replace = Replace::kYes;  // of a run that was continued from an older one
-    std::string warning;
-    MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(copy, options_.checkpoint_dir, done, options,
-                                                 options_.keep_last, &warning));
-    if (!warning.empty()) tool_.log(LogLevel::kWarning, warning);
-    return Ok();
-  };
-  return judge(guard_ == nullptr ? saver_.start(state, save) : saver_.start_lazily(state, save));
+  const auto save = [this, done](const io::LocalState& copy) { return write(copy, done); };
+  Status started = guard_ == nullptr ? saver_.start(state, save) : saver_.start_lazily(state, save);
+  const bool waits = ranks_ != nullptr && !executor::allows_calls_side_by_side(*ranks_);
+  if (started.ok() && waits) started = saver_.wait();
+  return judge(std::move(started));
+}
+
+Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
+  io::CheckpointSaveOptions options;
+  options.replace = Replace::kYes;  // of a run that was continued from an older one
+  std::string warning;
+  MILLRACE_ASSIGN_OR_RETURN(const io::LocalState named, io::with_own_names(copy, *gather_));
+  MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(named, options_.checkpoint_dir, done, *gather_,
+                                               options, options_.keep_last, &warning));
+  if (!warning.empty()) tool_.log(LogLevel::kWarning, warning);
+  return Ok();
 }
 
 Status RunCheckpoints::finish() {

@@ -9,6 +9,7 @@
 #include "executor/observer.h"
 #include "framework/base/status.h"
 #include "io/checkpoint/async_save.h"
+#include "io/checkpoint/gather.h"
 #include "tools/common/tool.h"
 #include "tools/run/session.h"
 
@@ -16,6 +17,9 @@ namespace millrace::tools {
 
 /// Loads the checkpoint that --resume names into the scope of a session: the newest good one of
 /// --checkpoint-dir for "auto" (none is fine), else that of a path.
+///
+/// Ranks that train together load together, from one folder or from disks of their own, however
+/// many they were.
 ///
 /// \returns the steps that are done, 0 without a checkpoint
 /// Errors: kUsage for "auto" without --checkpoint-dir; kNotFound for a var with a value that the
@@ -52,7 +56,8 @@ class CopyGuard final : public executor::StepObserver {
 
 /// Saves a training run every --save-every steps into --checkpoint-dir, in the background. With one
 /// device the values are copied there, too, while the next step computes what it will change them
-/// by; with several the run waits for the copies.
+/// by; with several the run waits for the copies. Ranks that train together write one checkpoint;
+/// the background has a group of its own for that, but under MPI the run waits for the save.
 class RunCheckpoints {
  public:
   RunCheckpoints(const Tool& tool, const RunOptions& options) : tool_(tool), options_(options) {}
@@ -62,7 +67,8 @@ class RunCheckpoints {
 
   /// Call before the first step; the session must outlive this object.
   /// \param observed  another observer has been set
-  void begin(Session& session, bool observed);
+  /// Errors: those of CollectiveGroup::subgroup().
+  Status begin(Session& session, bool observed);
   /// Call behind each step. \param done  steps so far \param last  the run ends here, though it is
   /// not done, so that this step is saved in any case
   /// Errors: those of saving, with --fail-on-save-error; without it they are logged.
@@ -72,10 +78,13 @@ class RunCheckpoints {
 
  private:
   Status save(const Session& session, int64_t done);
+  Status write(const io::LocalState& copy, int64_t done);
   Status judge(Status status) const;
 
   const Tool& tool_;
   const RunOptions& options_;
+  std::unique_ptr<executor::CollectiveGroup> ranks_;  ///< null: this process is alone
+  std::unique_ptr<io::Gather> gather_;                ///< of those ranks, or of one
   io::AsyncSaver saver_;
   CheckpointCosts costs_;
   std::unique_ptr<CopyGuard> guard_;  ///< null: values are copied at once

@@ -60,7 +60,7 @@ void name_files_of_rank(RunOptions& options, int rank) {
   for (std::string* const path :
        {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
         &options.curve, &options.save_persistables, &options.save_params, &options.profile,
-        &options.ps.stats})
+        &options.checkpoint_dir, &options.resume, &options.ps.stats})
     *path = of_rank(std::move(*path), rank);
   for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
   for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);

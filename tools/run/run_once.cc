@@ -1,6 +1,5 @@
 #include "tools/run/run_once.h"
 
-#include <atomic>
 #include <optional>
 
 #include <fmt/ranges.h>
@@ -22,6 +21,7 @@
 #include "tools/run/ranks.h"
 #include "tools/run/session.h"
 #include "tools/run/step_facts.h"
+#include "tools/run/stop_together.h"
 
 namespace millrace::tools {
 namespace {
@@ -60,10 +60,11 @@ struct Outcome {
 // Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
 StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
                             Feeder& feeder, const std::vector<std::string>& fetches,
-                            Progress& progress, const std::atomic<bool>& stop) {
+                            Progress& progress, StopTogether& stop) {
   Outcome outcome;
   RunCheckpoints checkpoints(tool, options);
-  checkpoints.begin(session, options.check_nan || !options.profile.empty() || options.op_profile);
+  MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
+      session, options.check_nan || !options.profile.empty() || options.op_profile));
   const bool prefixed = !feeder.has_data() && (feeder.steps() != 1 || feeder.has_step_feeds());
   ProgressState state;
   state.steps = feeder.steps();
@@ -86,8 +87,10 @@ StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions
     state.loss = first == values.end() ? std::nullopt : loss_of(first->second, devices);
     if (state.loss) outcome.losses.push_back(*state.loss);
     progress.update(state);
-    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1, stop));
-    if (stop) break;
+    MILLRACE_RETURN_IF_ERROR(stop.after_step());
+    const bool last = stop.signal() != 0;
+    MILLRACE_RETURN_IF_ERROR(checkpoints.after_step(session, step + 1, last));
+    if (last) break;
     if (!prefixed) continue;
     for (auto& [name, value] : values)
       outcome.results[fmt::format("step{}/", step) + name] = std::move(value);
@@ -214,11 +217,12 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     if (!options.profile.empty() || options.op_profile) session.prepared->observe(&trace);
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
-  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome, run_steps(tool, session, options, feeder,
-                                                             fetches, progress, watch.stopped()));
-  if (watch.seen() != 0) {
-    tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch.seen()));
-    return watch.exit_code();
+  StopTogether stop(watch, session.ranks);
+  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
+                            run_steps(tool, session, options, feeder, fetches, progress, stop));
+  if (stop.signal() != 0) {
+    tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
+    return stop.exit_code();
   }
   if (options.print_plan) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.parallel == nullptr

@@ -10,7 +10,7 @@ namespace millrace::tools {
 
 /// Runs one program for --steps steps and writes what was asked for. A signal ends it behind the
 /// step that runs: with --save-every a checkpoint of that step is saved, nothing else is written,
-/// and the exit code is 130 or 143.
+/// and the exit code is 130 or 143. Ranks that train together end and save together.
 StatusOr<int> run_once(Tool& tool, const RunOptions& options,
                        const std::shared_ptr<const executor::Runtime>& runtime,
                        const SignalWatch& watch);

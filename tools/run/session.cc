@@ -213,6 +213,10 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
        .release_folded = may_release_folded(options, session.program())});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
+  if (runtime->rings != nullptr &&
+      (session.link != nullptr || has_collective_ops(session.program()))) {
+    MILLRACE_ASSIGN_OR_RETURN(session.ranks, runtime->rings->world());
+  }
   MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();

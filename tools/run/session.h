@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/collective/collective_group.h"
 #include "executor/executor.h"
 #include "executor/parallel/parallel_executor.h"
 #include "framework/program.h"
@@ -19,8 +20,10 @@ struct Session {
   std::string params;             ///< where its parameters are read from; may be empty
   std::unique_ptr<Program> read;  ///< the program until it is prepared
   std::unique_ptr<Scope> scope;
-  std::unique_ptr<executor::TrainerLink> link;           ///< to the other processes, or null
-  int rank = 0;                                          ///< among several processes
+  std::unique_ptr<executor::TrainerLink> link;  ///< to the other processes, or null
+  int rank = 0;                                 ///< among several processes
+  /// Those that step together with this one, as they exchange values; null: this one is alone.
+  executor::CollectiveGroup* ranks = nullptr;
   std::unique_ptr<executor::PreparedProgram> prepared;   ///< null if parallel is set
   std::unique_ptr<executor::ParallelExecutor> parallel;  ///< several devices
   int64_t first_step = 0;                                ///< steps that a checkpoint had done

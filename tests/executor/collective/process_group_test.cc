@@ -54,6 +54,13 @@ TEST_P(ProcessGroup, AnswersEveryCall) {
   }
 }
 
+TEST_P(ProcessGroup, CarriesCheckpoints) {
+  for (const int size : {2, 3}) {
+    std::vector<Process> ranks = start("gather", size, GetParam(), 30'000);
+    for (Process& rank : ranks) EXPECT_EQ(rank.wait(kPatienceMs), 0) << rank.output();
+  }
+}
+
 TEST_P(ProcessGroup, FindsTheOthersByAFolder) {
   const auto folder =
       std::filesystem::temp_directory_path() / ("millrace_ranks_" + std::to_string(::getpid()));
@@ -170,6 +177,14 @@ TEST_F(Mpirun, AnswersEveryCall) {
     EXPECT_EQ(job.wait(kPatienceMs), 0) << job.output();
     EXPECT_THAT(job.output(), HasSubstr("engine mpi"));
     EXPECT_THAT(job.output(), HasSubstr("all fine"));
+  }
+}
+
+TEST_F(Mpirun, CarriesCheckpoints) {
+  for (const char* const size : {"2", "3"}) {
+    Process job = start("gather", size, 30'000);
+    EXPECT_EQ(job.wait(kPatienceMs), 0) << job.output();
+    EXPECT_THAT(job.output(), HasSubstr("engine mpi"));
   }
 }
 

@@ -1,7 +1,7 @@
 // One rank of a group of processes, for tests:
 //   collective_rank CHECK rank size engine endpoints timeout_ms [folder]
-// CHECK is suite, steps (an all_reduce again and again, a line each), large-steps, or absent
-// (others never come).
+// CHECK is suite, gather (texts of ranks, as checkpoints exchange them), steps (an all_reduce again
+// and again, a line each), large-steps, or absent (others never come).
 
 #include <cstdio>
 #include <cstdlib>
@@ -57,8 +57,9 @@ int run(const std::string& check, const millrace::executor::GroupOptions& option
   say("rank " + std::to_string((*group)->rank()) + " is pid " + std::to_string(getpid()));
   if (check == "steps") return run_steps(**group, 1000);
   if (check == "large-steps") return run_steps(**group, 500'000);
-  std::string problem = millrace::executor::check_group(**group);
-  if (problem.empty()) problem = millrace::executor::check_subgroups(**group);
+  std::string problem = check == "gather" ? millrace::executor::check_gather(**group)
+                                          : millrace::executor::check_group(**group);
+  if (problem.empty() && check != "gather") problem = millrace::executor::check_subgroups(**group);
   say(problem.empty() ? "all fine" : problem);
   return problem.empty() ? 0 : 1;
 }
