@@ -8,6 +8,27 @@ Status infer(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
 }
 
+// A pass that relies on dims which the declarations leave open names the operands.
+Status infer_sum(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer(ctx));
+  for (const std::string& slot : ctx.attr<std::vector<std::string>>("whole_operands")) {
+    const VarMeta& own = ctx.input(slot);
+    const VarMeta& other = ctx.input(slot == "X" ? "Y" : "X");
+    if (!own.has_shape || !other.has_shape || own.rank() < other.rank()) continue;
+    const auto axis = ctx.attr<int32_t>("axis");
+    const size_t behind = own.rank() - other.rank();
+    const size_t shift = axis < 0 || behind == 0 ? behind : static_cast<size_t>(axis);
+    for (size_t i = 0; i < other.rank(); ++i) {
+      if (own.dims[shift + i] != 1 || other.dims[i] <= 1) continue;
+      return ctx.error(
+          "{} {} is stretched by the other operand {}, though both are declared with unknown dims "
+          "in the same place; without passes (--optimize false) it runs",
+          slot, dims_text(own.dims), dims_text(other.dims));
+    }
+  }
+  return Ok();
+}
+
 OpDef arithmetic(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
@@ -34,7 +55,11 @@ void add_elementwise_ops(OpRegistry& registry) {
   const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
     registry.add(arithmetic(type, doc).grad(from_operands(grad_type)));
   };
-  add("elementwise_add", "elementwise_add_grad", "Out = X + Y");
+  registry.add(arithmetic("elementwise_add", "Out = X + Y")
+                   .attr("whole_operands", std::vector<std::string>{},
+                         "operands, X or Y, that are not broadcast; for passes")
+                   .infer(infer_sum)
+                   .grad(from_operands("elementwise_add_grad")));
   add("elementwise_sub", "elementwise_sub_grad", "Out = X - Y");
   add("elementwise_mul", "elementwise_mul_grad", "Out = X * Y");
   add("elementwise_max", "elementwise_max_grad", "the larger of X and Y; NaN if one is NaN");

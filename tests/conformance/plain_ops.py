@@ -144,8 +144,8 @@ def logsumexp(op):
 
 
 def softmax_of(x, axis):
-    if x.ndim == 0:
-        return np.ones(())
+    if x.ndim == 0 or x.size == 0:
+        return np.ones(x.shape)
     e = np.exp(np.maximum(x - x.max(axis=axis, keepdims=True), -64))
     return e / e.sum(axis=axis, keepdims=True)
 

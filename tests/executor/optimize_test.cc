@@ -290,6 +290,46 @@ block 0 {
 }
 )";
 
+// Gradients of a sum are shared as if both operands had its dims; if one is broadcast after all,
+// the run says so.
+TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
+  const auto runtime = standard_runtime();
+  auto program = Program::create();
+  Block& block = program->root();
+  for (const char* const name : {"a", "b", "x", "y", "z"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  block.declare("loss", VarSpec::tensor(DType::kFloat32, {1}));
+  for (const auto& [w, in, out] : {std::tuple{"wa", "a", "x"}, {"wb", "b", "y"}}) {
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, {2, 2});
+    spec.persistable = true;
+    block.declare(w, spec);
+    block.append_op("mul").set_input("X", in).set_input("Y", w).set_output("Out", out);
+  }
+  block.append_op("elementwise_add").set_input("X", "x").set_input("Y", "y").set_output("Out", "z");
+  block.append_op("mean").set_input("X", "z").set_output("Out", "loss");
+  ops::BackwardRequest request;
+  request.loss = "loss";
+  ASSERT_TRUE(ops::append_backward(*runtime->ops, *program, request).ok());
+  block.append_op("scale").set_input("X", "wa").set_output("Out", "wa");  // so that it trains
+  Scope scope;
+  scope.local("wa") = tensor_value({2, 2}, {1, 2, 3, 4});
+  scope.local("wb") = tensor_value({2, 2}, {5, 6, 7, 8});
+  NamedValues feeds;
+  feeds["a"] = tensor_value({3, 2}, {1, 2, 3, 4, 5, 6});
+  const std::vector<std::string> fetch{"loss", "wb@GRAD"};
+  std::vector<Value> results;
+  for (const bool optimize : {false, true}) {
+    auto prepared = Executor(runtime, {.optimize = optimize}).prepare(*program, scope);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    feeds["b"] = tensor_value({3, 2}, {1, 1, 1, 1, 1, 1});
+    EXPECT_TRUE((*prepared)->run(feeds, fetch, results).ok());
+    feeds["b"] = tensor_value({1, 2}, {1, 1});
+    const Status status = (*prepared)->run(feeds, fetch, results);
+    EXPECT_EQ(status.ok(), !optimize) << status.to_string();
+    if (optimize) EXPECT_THAT(status.to_string(), testing::HasSubstr("stretched"));
+  }
+}
+
 // With and without the rewrites a training step gives the same loss, gradients and parameters.
 TEST(OptimizeTraining, LeavesResultsAsTheyAre) {
   const auto runtime = standard_runtime();

@@ -1,6 +1,9 @@
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
 #include "transpiler/fusion/fusions.h"
@@ -9,8 +12,11 @@
 namespace millrace::transpiler {
 namespace {
 
+// Attribute of elementwise_add: operands that must have the dims of the result when it runs.
+constexpr const char* kWhole = "whole_operands";
+
 // Gradients of a sum are copies of that of the result where an operand has its shape: who reads
-// them may read that one.
+// them may read that one. Where dims are unknown before the run, the sum itself watches over that.
 class ShareGradients final : public Pass {
  public:
   explicit ShareGradients(const PassOptions& options) : keep_(options.strings("keep")) {}
@@ -23,22 +29,60 @@ class ShareGradients final : public Pass {
     for (Op& op : program.root().ops()) {
       if (op.type() == "elementwise_add_grad") ops.push_back(&op);
     }
+    llvm::DenseMap<const Op*, Op*> sums;  // found while gradients have their names
+    for (Op* const op : ops) sums[op] = forward_of(*op);
     bool changed = false;
     for (Op* const op : ops) {
       for (const auto& [slot, operand] : {std::pair{"X@GRAD", "X"}, {"Y@GRAD", "Y"}})
-        changed |= share(*op, slot, operand, inner);
+        changed |= share(*op, slot, operand, sums.lookup(op), inner);
       if (op->output_names().empty()) inner.block().erase(*op);
     }
     return changed;
   }
 
  private:
-  static bool share(Op& op, llvm::StringRef slot, llvm::StringRef operand, const InnerVars& inner) {
+  // The sum whose gradient the op computes; null if it is not in this block.
+  static Op* forward_of(const Op& op) {
+    llvm::StringRef out = single_input(op, "Out@GRAD");
+    if (!out.consume_back("@GRAD")) return nullptr;
+    const auto& writers = op.block().writers_of(out);
+    if (writers.size() != 1) return nullptr;
+    Op* const sum = writers.front();
+    const llvm::StringRef x = single_input(op, "X");
+    const bool is_it = sum->type() == "elementwise_add" && sum->comes_before(op) &&
+                       single_input(*sum, "Y") == single_input(op, "Y") &&
+                       (x.empty() || single_input(*sum, "X") == x);
+    return is_it ? sum : nullptr;
+  }
+
+  // True if the operand has the dims of the result in every run; the sum is told to see to it if
+  // the declarations leave that open.
+  static bool is_surely_whole(const Op& op, llvm::StringRef operand, Op* sum) {
+    const Var* const result = op.block().find_var(single_input(op, "Out@GRAD"));
+    const llvm::StringRef other = single_input(op, operand == "X" ? "Y" : "X");
+    const Var* const beside = other.empty() ? nullptr : op.block().find_var(other);
+    const auto is_known = [](int64_t dim) { return dim >= 0; };
+    if (llvm::all_of(result->dims(), is_known)) return true;
+    // what is smaller and known stretches nothing
+    if (beside != nullptr && beside->spec().has_tensor() &&
+        beside->dims().size() < result->dims().size() && llvm::all_of(beside->dims(), is_known))
+      return true;
+    if (sum == nullptr) return false;
+    std::vector<std::string> whole;
+    if (const AttrValue* const before = sum->find_attr(kWhole)) whole = before->strings();
+    if (!llvm::is_contained(whole, operand)) whole.push_back(operand.str());
+    sum->set_strings(kWhole, std::move(whole));
+    return true;
+  }
+
+  static bool share(Op& op, llvm::StringRef slot, llvm::StringRef operand, Op* sum,
+                    const InnerVars& inner) {
     Block& block = inner.block();
     const llvm::StringRef copy = single_output(op, slot);
     const llvm::StringRef source = single_input(op, "Out@GRAD");
     // The other operand is the larger one if this one is broadcast.
-    if (!inner.contains(copy) || !inner.contains(source) || !has_shape_of(op, operand, source))
+    if (!inner.contains(copy) || !inner.contains(source) || !has_shape_of(op, operand, source) ||
+        !is_surely_whole(op, operand, sum))
       return false;
     const std::string from = copy.str();
     const std::string to = source.str();

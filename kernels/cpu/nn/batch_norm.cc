@@ -144,11 +144,12 @@ void run_blocks(CpuDevice& device, const Forward<float>& f, const Attrs& attrs,
   for_norm_columns(device, l, [&](int64_t begin, int64_t end) { loop(norm, begin, end); });
 }
 
-// One value in a channel has no variance: it passes, and the statistics stay.
+// One value in a channel has no variance: it passes, and the statistics stay; so they do where
+// there is none.
 template <typename T>
 void pass_through(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l) {
   using C = Compute<T>;
-  for (int64_t c = 0; c < l.channels; ++c) {
+  for (int64_t c = 0; c < l.channels * l.of_channel(); ++c) {
     const C y = static_cast<C>(f.x[c]) + (f.z == nullptr ? C{0} : static_cast<C>(f.z[c]));
     f.y[c] = static_cast<T>(attrs.relu && y < C{0} ? C{0} : y);
   }
@@ -239,8 +240,7 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
                               channel_values<float>(given, "MomentumTensor", 1));
     f.momentum = static_cast<C>(*value);
   }
-  if (l.of_channel() == 0) return Ok();
-  if (l.of_channel() == 1 && !attrs.global) {
+  if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
     pass_through(f, attrs, l);
     return Ok();
   }

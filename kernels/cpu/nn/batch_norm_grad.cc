@@ -37,10 +37,10 @@ struct Attrs {
   bool global = false;
 };
 
-// Gradients of a channel with one element, which the forward op passed on.
+// Gradients of a channel with one element, which the forward op passed on, or without any.
 template <typename T>
-void pass_through(const BatchNormGrad<T>& g, int64_t channels) {
-  if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels, g.dx);
+void pass_through(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
+  if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels * of_channel, g.dx);
   std::fill_n(g.dscale, channels, Compute<T>{0});
   std::fill_n(g.dbias, channels, Compute<T>{0});
 }
@@ -181,8 +181,8 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
     add_and_mask(ctx.device(), fused, g.dy, x->numel(), masked);
     g.dy = masked;
   }
-  if (l.of_channel() == 1 && !attrs.global) {
-    pass_through(g, n);
+  if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
+    pass_through(g, n, l.of_channel());
     return Ok();
   }
   l.for_channels(ctx.device(),
