@@ -1,6 +1,7 @@
 #include "tools/common/tool.h"
 #include "tools/transpile/distribute.h"
 #include "tools/transpile/fields.h"
+#include "tools/transpile/fleet.h"
 #include "tools/transpile/minimize.h"
 #include "tools/transpile/run_passes.h"
 #include "tools/transpile/tune_allocator.h"
@@ -20,6 +21,7 @@ int millrace::tools::transpile_program(int argc, char** argv) {
   TranspileOptions options;
   add_transpile_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    if (tool.given("--fleet")) return write_fleet(tool, options);
     if (tool.given("--minimize")) return minimize(tool, options);
     return tool.given("--passes") ? run_passes(tool, options) : distribute(tool, options);
   });

@@ -1,5 +1,4 @@
 #include "ops/infer_helpers.h"
-#include "ops/lod_offsets.h"
 #include "ops/loss/defs.h"
 
 namespace millrace::ops {
@@ -64,7 +63,7 @@ OpDef softmax_with_cross_entropy() {
              .inputs = {"Label", "Loss@GRAD", "Softmax"},
              .outputs = {"Logits@GRAD"},
              .shape_like = {{"Logits@GRAD", "Softmax"}},
-             .infer = infer_grad_without_offsets})
+             .drops_lod = true})
       .flops(flops)
       .inplace("Logits", "Softmax");
 }

@@ -37,6 +37,12 @@ StatusOr<std::string> scheduled_rate(Builder& builder, const LearningRate& rate)
   return var->name;
 }
 
+// Of a rate that no op computes.
+double initial_rate(const LearningRate& rate) {
+  if (const auto* const stepped = std::get_if<SteppedRate>(&rate)) return stepped->initial;
+  return std::get<double>(rate);
+}
+
 // Rates are never in half precision.
 DType rate_dtype(const Block& root, const std::string& loss) {
   const Var* const var = root.find_var(loss);
@@ -73,7 +79,7 @@ StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
       builder, options.regularization, options.parameter_options, fuses_l2(options.method), pairs));
   if (result.learning_rate.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(result.learning_rate,
-                              add_constant_rate(builder, std::get<double>(options.learning_rate),
+                              add_constant_rate(builder, initial_rate(options.learning_rate),
                                                 rate_dtype(builder.main().root(), loss)));
   }
   MILLRACE_ASSIGN_OR_RETURN(result.optimize_ops,

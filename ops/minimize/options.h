@@ -85,8 +85,14 @@ struct RateVar {
   std::string name = {};
 };
 
+/// The rate lies in a persistable var, as a constant does, and whoever runs the program gives it
+/// the next value between steps (the scheduler objects of the original's 2.x).
+struct SteppedRate {
+  double initial = 0;
+};
+
 /// A constant, a schedule, or a var.
-using LearningRate = std::variant<double, Decay, LinearWarmup, RateVar>;
+using LearningRate = std::variant<double, Decay, LinearWarmup, RateVar, SteppedRate>;
 
 // ---- clipping of gradients
 

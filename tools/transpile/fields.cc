@@ -134,6 +134,11 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
                  "make a training program instead: losses, parameters and optimizer of a JSON file")
       ->type_name("FILE")
       ->group("Training");
+  app.add_option("--fleet", o.fleet,
+                 "with --minimize: write every process of a job with typed tables instead; mode, "
+                 "servers and workers of a JSON file")
+      ->type_name("FILE")
+      ->group("Training");
   add_switch(app, "--backward-only", o.backward_only, "append gradients, no updates")
       ->group("Training");
   app.add_option("--passes", o.passes, "run passes instead: 'a,b{x=1}'; '' converts only")

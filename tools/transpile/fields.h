@@ -29,6 +29,7 @@ struct TranspileOptions {
   std::string passes;
   // training
   std::string minimize;        ///< config file: losses, parameters, optimizer
+  std::string fleet;           ///< config file: mode, servers, workers of a fleet job
   bool backward_only = false;  ///< append gradients, no updates
   std::vector<std::string> print_after;
   bool print_after_all = false;

@@ -25,13 +25,6 @@ StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistr
   return program;
 }
 
-Status check_result(const ops::OpRegistry& registry, const Program& program, const char* what) {
-  Status status = ops::check_program(registry, program);
-  if (status.ok()) return Ok();
-  return Internal("made a {} program that does not verify: {}", what, status.message())
-      .at(status.location());
-}
-
 Status append_gradients(const ops::OpRegistry& registry, Program& program,
                         const MinimizeConfig& config) {
   int earlier_calls = 0;
@@ -48,55 +41,94 @@ Status append_gradients(const ops::OpRegistry& registry, Program& program,
   return Ok();
 }
 
+// \param scheduled_rate  gets the var of a rate that its owner steps
 Status append_training(const ops::OpRegistry& registry, Program& main, Program& startup,
-                       const MinimizeConfig& config) {
+                       const MinimizeConfig& config, std::string& scheduled_rate) {
   ops::Builder builder(registry, main, startup);
   for (const auto& [prefix, openings] : config.name_scopes)
     builder.scopes().continue_after(prefix, openings);
-  for (const MinimizeConfig::Loss& loss : config.losses)
-    MILLRACE_RETURN_IF_ERROR(ops::minimize(builder, loss.name, loss.options).status());
+  for (const MinimizeConfig::Loss& loss : config.losses) {
+    MILLRACE_ASSIGN_OR_RETURN(const ops::MinimizeResult made,
+                              ops::minimize(builder, loss.name, loss.options));
+    if (&loss == &config.losses.front() &&
+        std::holds_alternative<SteppedRate>(loss.options.learning_rate))
+      scheduled_rate = made.learning_rate;
+  }
   return Ok();
 }
 
-Status write(Tool& tool, const TranspileOptions& options, const std::string& folder,
-             const std::string& name, const Program& program) {
-  const fs::path path = fs::path(tool.common().output) / folder;
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return IoError("cannot create folder '{}': {}", path.string(), error.message());
-  return tool.write_file((path / name).string(), serialize(program, options.format == "text"));
-}
-
-}  // namespace
-
-StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
+Status check_flags(Tool& tool, const TranspileOptions& options) {
   if (tool.common().output.empty())
     return Status(StatusCode::kUsage, "-o FOLDER is required with --minimize");
   if (!options.backward_only && options.startup.empty()) {
     return Status(StatusCode::kUsage,
                   "--startup is required with --minimize: it fills what optimizers keep");
   }
-  const auto registry = ops::standard_registry();
+  return Ok();
+}
+
+Status write(Tool& tool, const TranspileOptions& options, const std::string& folder,
+             const std::string& name, const Program& program) {
+  return write_below(tool, folder, name, serialize(program, options.format == "text"));
+}
+
+StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
+                             const ops::OpRegistry& registry) {
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
-                            read_checked(tool, *registry, options.program));
+                            read_checked(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
-  if (options.backward_only) {
-    if (Status status = append_gradients(*registry, *main, config); !status.ok())
-      return std::move(status).in_file(options.program);
-    if (options.verify) MILLRACE_RETURN_IF_ERROR(check_result(*registry, *main, "backward"));
-    MILLRACE_RETURN_IF_ERROR(write(tool, options, "backward", "__model__", *main));
-    return kDone;
-  }
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> startup,
-                            read_checked(tool, *registry, options.startup));
-  if (Status status = append_training(*registry, *main, *startup, config); !status.ok())
+  if (Status status = append_gradients(registry, *main, config); !status.ok())
+    return std::move(status).in_file(options.program);
+  if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "backward", "__model__", *main));
+  return kDone;
+}
+
+}  // namespace
+
+Status check_made_program(const ops::OpRegistry& registry, const Program& program,
+                          const std::string& what) {
+  Status status = ops::check_program(registry, program);
+  if (status.ok()) return Ok();
+  return Internal("made a {} program that does not verify: {}", what, status.message())
+      .at(status.location());
+}
+
+Status write_below(Tool& tool, const std::string& folder, const std::string& name,
+                   const std::string& bytes) {
+  const fs::path path = fs::path(tool.common().output) / folder;
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return IoError("cannot create folder '{}': {}", path.string(), error.message());
+  return tool.write_file((path / name).string(), bytes);
+}
+
+StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
+                                                  const ops::OpRegistry& registry) {
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
+  TrainingPrograms out;
+  MILLRACE_ASSIGN_OR_RETURN(out.main, read_checked(tool, registry, options.program));
+  MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
+  MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
+  if (Status status =
+          append_training(registry, *out.main, *out.startup, config, out.scheduled_rate);
+      !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) {
-    MILLRACE_RETURN_IF_ERROR(check_result(*registry, *main, "main"));
-    MILLRACE_RETURN_IF_ERROR(check_result(*registry, *startup, "startup"));
+    MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.main, "main"));
+    MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.startup, "startup"));
   }
-  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__model__", *main));
-  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__startup__", *startup));
+  return out;
+}
+
+StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(check_flags(tool, options));
+  const auto registry = ops::standard_registry();
+  if (options.backward_only) return write_backward(tool, options, *registry);
+  MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms made,
+                            make_training_programs(tool, options, *registry));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__model__", *made.main));
+  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__startup__", *made.startup));
   return kDone;
 }
 

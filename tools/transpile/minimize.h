@@ -1,9 +1,36 @@
 #pragma once
 
+#include <memory>
+#include <string>
+
+#include "framework/program.h"
+#include "ops/registry.h"
 #include "tools/common/tool.h"
 #include "tools/transpile/fields.h"
 
 namespace millrace::tools {
+
+/// A training program, made of a forward one.
+struct TrainingPrograms {
+  std::unique_ptr<Program> main;
+  std::unique_ptr<Program> startup;
+  /// The var of the first loss's rate if its owner steps it (a scheduler object); empty else.
+  std::string scheduled_rate;
+};
+
+/// Reads --program, --startup and --minimize and appends gradients and updates. With --verify what
+/// it made is verified. Errors: kUsage for a missing flag; those of reading and of
+/// ops::minimize().
+StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOptions& options,
+                                                  const ops::OpRegistry& registry);
+
+/// kInternal, naming what it is, for a program that the tool made and that does not verify.
+Status check_made_program(const ops::OpRegistry& registry, const Program& program,
+                          const std::string& what);
+
+/// Writes a file below a folder of -o, which is created.
+Status write_below(Tool& tool, const std::string& folder, const std::string& name,
+                   const std::string& bytes);
 
 /// transpile-program --minimize CONFIG: turns a forward program into a training program below -o.
 /// With --backward-only: backward/__model__, the program with the gradients of every loss.

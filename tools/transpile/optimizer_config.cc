@@ -234,6 +234,43 @@ StatusOr<LearningRate> read_warmup(const Json& json, const std::string& path) {
   return LearningRate(std::move(warmup));
 }
 
+// Scheduler objects of 2.x, which whoever trains steps: what the rate is at first.
+struct Scheduler {
+  const char* type;
+  void (*read)(JsonFields& fields, double& initial);
+};
+
+void read_fading(JsonFields& fields, double& initial) {
+  double gamma = 0;
+  fields.number("learning_rate", initial)
+      .number("gamma", gamma)
+      .require("learning_rate")
+      .require("gamma");
+}
+
+constexpr std::array<Scheduler, 4> kSchedulers = {{
+    {"exponential_scheduler", read_fading},
+    {"natural_exp_scheduler", read_fading},
+    {"inverse_time_scheduler", read_fading},
+    {"noam_scheduler",
+     [](JsonFields& fields, double& initial) {
+       double ignored = 0;
+       fields.number("d_model", ignored)
+           .number("warmup_steps", ignored)
+           .number("learning_rate", ignored)
+           .require("d_model")
+           .require("warmup_steps");
+       initial = 0;  // the step before the first
+     }},
+}};
+
+StatusOr<LearningRate> read_scheduler(const Scheduler& scheduler, JsonFields& fields) {
+  SteppedRate rate;
+  scheduler.read(fields, rate.initial);
+  MILLRACE_RETURN_IF_ERROR(fields.finish());
+  return LearningRate(rate);
+}
+
 // A schedule by itself, or one that begins behind a linear warm-up.
 StatusOr<LearningRate> read_schedule(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
@@ -245,6 +282,9 @@ StatusOr<LearningRate> read_schedule(const Json& json, const std::string& path) 
     MILLRACE_RETURN_IF_ERROR(
         fields.number("learning_rate", rate).require("learning_rate").finish());
     return LearningRate(rate);
+  }
+  for (const Scheduler& scheduler : kSchedulers) {
+    if (type == scheduler.type) return read_scheduler(scheduler, fields);
   }
   StatusOr<Decay> decay = read_decay(json, path);
   if (!decay.ok()) return std::move(decay).status();

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "fleet/job/job_spec.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "transpiler/fleet/fleet_programs.h"
+
+namespace millrace::fleet {
+
+/// Programs and descriptions of one process.
+struct RoleOutput {
+  transpiler::FleetPrograms programs;
+  std::string ps_desc;  ///< describe_tables()
+  std::string runtime;  ///< runtime_json()
+};
+
+/// A training program cut into the processes of a parameter-server job whose tables are typed.
+class FleetJob {
+ public:
+  /// \param main, startup  the training program, with its optimizer; must outlive the result
+  /// Errors: kInvalidArgument for a job without servers or workers, an endpoint that is none, one
+  /// that occurs twice, or a strategy without a mode; kUnimplemented for heter workers and tables
+  /// on GPUs; those of plan_tables().
+  static StatusOr<FleetJob> create(const Program& main, const Program& startup, JobSpec spec);
+
+  [[nodiscard]] const JobSpec& spec() const { return spec_; }
+  [[nodiscard]] const transpiler::TablePlan& plan() const { return plan_; }
+  [[nodiscard]] ps::CommMode mode() const { return mode_; }
+
+  /// Errors: kInvalidArgument for a role that the job does not have; those of make_fleet_worker()
+  /// and describe_tables().
+  [[nodiscard]] StatusOr<RoleOutput> role(const JobRole& role) const;
+
+ private:
+  FleetJob() = default;
+
+  const Program* main_ = nullptr;
+  const Program* startup_ = nullptr;
+  JobSpec spec_;
+  transpiler::TablePlan plan_;
+  ps::CommMode mode_ = ps::CommMode::kSync;
+};
+
+}  // namespace millrace::fleet

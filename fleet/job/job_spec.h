@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fleet/launch/job_environment.h"
+#include "fleet/strategy/distributed_strategy.h"
+
+namespace millrace::fleet {
+
+/// Everything about a job but its programs.
+struct JobSpec {
+  DistributedStrategy strategy;
+  std::vector<std::string> servers;           ///< host:port, in order
+  int workers = 1;                            ///< number of trainers
+  std::vector<std::string> worker_endpoints;  ///< host:port; may be empty
+  EnvironmentReader environment;              ///< CPU_NUM, FLAGS_communicator_*
+  /// The var that holds the rate of a schedule that the trainer steps; empty: a constant rate.
+  std::string scheduled_rate;
+};
+
+/// One process of a job.
+struct JobRole {
+  bool is_server = false;
+  int index = 0;  ///< among workers, or among servers
+};
+
+}  // namespace millrace::fleet

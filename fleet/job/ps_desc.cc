@@ -1,0 +1,186 @@
+#include "fleet/job/ps_desc.h"
+
+#include <google/protobuf/text_format.h>
+
+#include "fleet/job/common_accessor.h"
+#include "fleet/job/sparse_accessor.h"
+#include "fleet/strategy/table_settings.h"
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "proto/fleet_desc.pb.h"
+
+namespace millrace::fleet {
+namespace {
+
+namespace desc = fleet_desc;
+using transpiler::DenseTablePlan;
+using transpiler::SparseTablePlan;
+
+constexpr uint64_t kShards = 256;         // dense, geo and barrier tables
+constexpr uint64_t kSparseShards = 1000;  // where no setting says otherwise
+constexpr const char* kMergeAccessor = "CommMergeAccessor";
+
+class Describer {
+ public:
+  Describer(const Program& main, const Program& startup, const transpiler::TablePlan& plan,
+            const JobSpec& job, const JobRole& role, ps::CommMode mode,
+            std::vector<std::string>& remarks)
+      : main_(main),
+        startup_(startup),
+        plan_(plan),
+        job_(job),
+        role_(role),
+        mode_(mode),
+        remarks_(remarks) {}
+
+  StatusOr<desc::DownpourServerParameter> tables() {
+    desc::DownpourServerParameter out;
+    for (const SparseTablePlan& table : plan_.sparse)
+      MILLRACE_RETURN_IF_ERROR(sparse(table, *out.add_downpour_table_param()));
+    for (const DenseTablePlan& table : plan_.dense)
+      MILLRACE_RETURN_IF_ERROR(dense(table, *out.add_downpour_table_param()));
+    barrier(*out.add_downpour_table_param());
+    return out;
+  }
+
+ private:
+  [[nodiscard]] bool is_sync() const { return mode_ == ps::CommMode::kSync; }
+
+  // The entry policy of an embedding: only ops of the older kind can have one.
+  [[nodiscard]] std::string entry_of(const std::string& param) const {
+    for (const Op* const op : main_.root().readers_of(param)) {
+      if (!transpiler::is_lookup(*op) || op->first_input("W") != param) continue;
+      if (op->type() == "lookup_table") return get_attr_or(*op, "entry", std::string("none"));
+      return "none";
+    }
+    return "none";
+  }
+
+  StatusOr<CommonAccessor> common(const TableFacts& facts, const std::string& table_name,
+                                  const std::string& entry, bool sync,
+                                  desc::CommonAccessorParameter& out) {
+    MILLRACE_ASSIGN_OR_RETURN(CommonAccessor accessor,
+                              describe_optimizer(main_, startup_, job_, role_, facts));
+    out.set_name(accessor.name);
+    out.set_table_name(table_name);
+    for (const std::string& param : accessor.params) out.add_params(param);
+    for (const int64_t dim : accessor.dims) out.add_dims(static_cast<uint32_t>(dim));
+    for (const std::string& text : accessor.initializers) out.add_initializers(text);
+    out.set_entry(entry);
+    out.set_trainer_num(job_.workers);
+    out.set_sync(sync);
+    out.set_table_num(static_cast<uint32_t>(facts.size));
+    out.set_table_dim(static_cast<uint32_t>(facts.width));
+    std::string attrs;
+    for (const std::string& attr : accessor.attrs) attrs += (attrs.empty() ? "" : "#") + attr;
+    out.set_attr(attrs);
+    return accessor;
+  }
+
+  Status sparse(const SparseTablePlan& plan, desc::TableParameter& out) {
+    const TableFacts facts{
+        .param = plan.var.param, .size = plan.dims[0], .width = plan.dims[1], .is_sparse = true};
+    out.set_table_id(static_cast<uint64_t>(plan.table_id));
+    out.set_type(desc::PS_SPARSE_TABLE);
+    const std::string entry = entry_of(facts.param);
+    if (mode_ == ps::CommMode::kGeo) {
+      out.set_table_class("MemorySparseGeoTable");
+      out.set_shard_num(kShards);
+      out.mutable_accessor()->set_accessor_class(kMergeAccessor);
+      out.mutable_accessor()->set_fea_dim(static_cast<uint32_t>(facts.size));
+      out.mutable_accessor()->set_embedx_dim(static_cast<uint32_t>(facts.width));
+      return common(facts, facts.param, entry, false, *out.mutable_common()).status();
+    }
+    out.set_table_class("MemorySparseTable");
+    out.set_shard_num(kSparseShards);
+    const auto servers = static_cast<uint32_t>(job_.servers.size());
+    if (out.sparse_table_cache_file_num() > servers) out.set_sparse_table_cache_file_num(servers);
+    MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor accessor,
+                              common(facts, facts.param, entry, is_sync(), *out.mutable_common()));
+    if (const ConfigDict* const settings = job_.strategy.table_configs(facts.param)) {
+      MILLRACE_RETURN_IF_ERROR(
+          apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out));
+    }
+    return complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_);
+  }
+
+  Status dense(const DenseTablePlan& plan, desc::TableParameter& out) {
+    if (plan.vars.empty()) return Ok();  // only statistics of data_norm: the table has no columns
+    const TableFacts facts{
+        .param = plan.vars.front().param, .size = plan.elements, .is_data_norm = plan.is_data_norm};
+    out.set_table_id(static_cast<uint64_t>(plan.table_id));
+    out.set_type(desc::PS_DENSE_TABLE);
+    out.set_table_class("MemoryDenseTable");
+    out.set_shard_num(kShards);
+    out.mutable_accessor()->set_accessor_class(kMergeAccessor);
+    out.mutable_accessor()->set_fea_dim(static_cast<uint32_t>(facts.size));
+    out.mutable_accessor()->set_embedx_dim(1);
+    return common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()).status();
+  }
+
+  void barrier(desc::TableParameter& out) const {
+    out.set_table_id(static_cast<uint64_t>(plan_.barrier_id));
+    out.set_table_class("BarrierTable");
+    out.set_shard_num(kShards);
+    out.set_type(desc::PS_OTHER_TABLE);
+    out.mutable_accessor()->set_accessor_class(kMergeAccessor);
+    out.mutable_accessor()->set_fea_dim(0);
+    out.mutable_accessor()->set_embedx_dim(0);
+    out.mutable_common()->set_name("");
+    out.mutable_common()->set_table_name("barrier_table");
+    out.mutable_common()->set_sync(is_sync());
+    out.mutable_common()->set_entry("none");
+    out.mutable_common()->set_trainer_num(job_.workers);
+  }
+
+  const Program& main_;
+  const Program& startup_;
+  const transpiler::TablePlan& plan_;
+  const JobSpec& job_;
+  const JobRole& role_;
+  const ps::CommMode mode_;
+  std::vector<std::string>& remarks_;
+};
+
+void set_service(desc::ServerServiceParameter& out) {
+  out.set_server_class("BrpcPsServer");
+  out.set_client_class("BrpcPsClient");
+  out.set_service_class("BrpcPsService");
+  out.set_start_server_port(0);
+  out.set_server_thread_num(12);
+}
+
+void set_store(const FsClientConfigs& configs, desc::PSParameter& out) {
+  if (configs.uri.empty() && configs.user.empty() && configs.passwd.empty() &&
+      configs.hadoop_bin.empty())
+    return;
+  desc::FsClientParameter& store = *out.mutable_fs_client_param();
+  store.set_uri(configs.uri);
+  store.set_user(configs.user);
+  store.set_passwd(configs.passwd);
+  store.set_hadoop_bin(configs.hadoop_bin);
+}
+
+}  // namespace
+
+StatusOr<std::string> describe_tables(const Program& main, const Program& startup,
+                                      const transpiler::TablePlan& plan, const JobSpec& job,
+                                      const JobRole& role, std::vector<std::string>& remarks) {
+  MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
+  Describer describer(main, startup, plan, job, role, mode, remarks);
+  MILLRACE_ASSIGN_OR_RETURN(desc::DownpourServerParameter server, describer.tables());
+  set_service(*server.mutable_service_param());
+  desc::PSParameter out;
+  if (!role.is_server) {
+    *out.mutable_worker_param()->mutable_downpour_worker_param()->mutable_downpour_table_param() =
+        server.downpour_table_param();
+  }
+  *out.mutable_server_param()->mutable_downpour_server_param() = std::move(server);
+  set_store(job.strategy.fs_client_param(), out);
+  std::string text;
+  if (!google::protobuf::TextFormat::PrintToString(out, &text))
+    return Internal("the description of the tables cannot be printed");
+  return text;
+}
+
+}  // namespace millrace::fleet

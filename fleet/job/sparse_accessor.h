@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "fleet/job/common_accessor.h"
+#include "framework/base/status.h"
+
+namespace millrace::fleet_desc {
+class TableAccessorParameter;
+}
+
+namespace millrace::fleet {
+
+/// Fills in what a sparse table's settings leave open: class SparseAccessor, widths after the
+/// embedding, and the adam rule with the optimizer's numbers. As in the original, the decays of an
+/// adam rule are those of the program's optimizer, or 0.9, 0.999 and 1e-8 where settings name them.
+///
+/// \param common   what describe_optimizer() said of the table
+/// \param remarks  gets a line for settings that were replaced
+/// Errors: kInvalidArgument where the accessor's widths do not fit the embedding; kUnimplemented
+/// for an initialiser that tables do not know. Source: spec/fleet.md section 5.
+Status complete_accessor(const CommonAccessor& common, const TableFacts& table,
+                         fleet_desc::TableAccessorParameter& out,
+                         std::vector<std::string>& remarks);
+
+}  // namespace millrace::fleet

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fleet/strategy/config_dict.h"
+#include "framework/base/status.h"
+#include "ps/communicator/comm_options.h"
+
+namespace millrace::fleet {
+
+/// a_sync_configs; names and defaults of the original. Only those with a remark have an effect.
+/// Source: spec/fleet.md section 3.
+struct AsyncConfigs {
+  int64_t k_steps = -1;  ///< geo: steps between two pushes; 0: every step
+  int64_t max_merge_var_num = 1;
+  int64_t send_queue_size = 16;
+  bool independent_recv_thread = false;
+  int64_t min_send_grad_num_before_recv = 1;
+  int64_t thread_pool_size = 1;
+  int64_t send_wait_times = 1;
+  bool runtime_split_send_recv = false;
+  bool launch_barrier = true;                     ///< workers wait for their servers
+  std::string heter_worker_device_guard = "cpu";  ///< device of the ops of heter workers
+  int64_t lr_decay_steps = 10;                    ///< of schedules on servers
+  int64_t use_ps_gpu = 0;                         ///< tables in the memory of GPUs
+};
+
+/// trainer_desc_configs: which trainer runs the program, and what it writes down.
+struct TrainerDescConfigs {
+  std::string trainer;
+  std::string device_worker;
+  std::string dump_fields_path;
+  std::vector<std::string> dump_fields;
+  std::vector<std::string> dump_param;
+  std::vector<std::string> stat_var_names;
+  std::vector<std::string> local_sparse;
+  std::vector<std::string> remote_sparse;
+};
+
+/// fs_client_param: the store of tables.
+struct FsClientConfigs {
+  std::string uri;
+  std::string user;
+  std::string passwd;
+  std::string hadoop_bin;
+};
+
+/// How a parameter-server job trains. Setters check what they are given and leave the strategy as
+/// it was on an error. Source: spec/fleet.md section 3.
+class DistributedStrategy {
+ public:
+  /// Sets the switch between synchronous and asynchronous training; k_steps becomes 0.
+  void set_a_sync(bool on);
+  [[nodiscard]] bool a_sync() const { return a_sync_; }
+
+  /// Errors: kInvalidArgument for an unknown key or a value of another type; for a device guard
+  /// that is none of cpu, gpu and xpu.
+  Status set_a_sync_configs(const ConfigDict& configs);
+  [[nodiscard]] const AsyncConfigs& a_sync_configs() const { return async_; }
+
+  /// Errors: as above.
+  Status set_trainer_desc_configs(const ConfigDict& configs);
+  [[nodiscard]] const TrainerDescConfigs& trainer_desc_configs() const { return trainer_; }
+
+  /// Errors: as above.
+  Status set_fs_client_param(const ConfigDict& configs);
+  [[nodiscard]] const FsClientConfigs& fs_client_param() const { return fs_client_; }
+
+  /// Settings of one sparse table (fleet_desc_configs), see table_settings.h.
+  /// Errors: kInvalidArgument for an unknown key, table class, accessor or rule, or another type.
+  Status set_table_configs(const std::string& table, const ConfigDict& configs);
+  /// Null where the table has none.
+  [[nodiscard]] const ConfigDict* table_configs(const std::string& table) const;
+  /// False: tables with settings have no show and click (SparseAccessor).
+  void set_use_cvm(bool on) { use_cvm_ = on; }
+  [[nodiscard]] bool use_cvm() const { return use_cvm_; }
+
+  /// Adam of dense tables keeps sums of squares that fade.
+  void set_adam_d2sum(bool on) { adam_d2sum_ = on; }
+  [[nodiscard]] bool adam_d2sum() const { return adam_d2sum_; }
+
+  /// Sync for (false, 0), async for (true, 0), geo for (true, k > 0).
+  /// Errors: kInvalidArgument for all other pairs of a_sync and k_steps.
+  [[nodiscard]] StatusOr<ps::CommMode> mode() const;
+
+ private:
+  bool a_sync_ = true;
+  AsyncConfigs async_;
+  TrainerDescConfigs trainer_;
+  FsClientConfigs fs_client_;
+  std::map<std::string, ConfigDict> tables_;
+  bool use_cvm_ = true;
+  bool adam_d2sum_ = false;
+};
+
+}  // namespace millrace::fleet

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+
+#include "fleet/strategy/config_dict.h"
+#include "framework/base/status.h"
+
+namespace millrace::fleet_desc {
+class TableParameter;
+}
+
+namespace millrace::fleet {
+
+/// Settings of a sparse table under the keys of the original: sparse_*, embed_sparse_* (the first
+/// weight of a row), embedx_sparse_* (the embedding behind it), feature_learning_rate, nodeid_slot.
+/// Table classes: DownpourSparseTable, DownpourSparseSSDTable. Accessors: DownpourCtrAccessor,
+/// DownpourCtrDoubleAccessor, DownpourCtrDymfAccessor, DownpourUnitAccessor,
+/// DownpourDoubleUnitAccessor, DownpourSparseValueAccessor. Rules: naive, adagrad, adagrad_v2,
+/// std_adagrad, adam, shared_adam.
+///
+/// Errors: kInvalidArgument naming table and key. Source: spec/fleet.md section 3.
+Status check_table_settings(const std::string& table, const ConfigDict& configs);
+
+/// Writes them, and the defaults of what they leave out, into a table's description.
+/// \param use_cvm  false: rows without show and click
+/// Errors: as above.
+Status apply_table_settings(const std::string& table, const ConfigDict& configs, bool use_cvm,
+                            fleet_desc::TableParameter& out);
+
+}  // namespace millrace::fleet

@@ -1,0 +1,254 @@
+// Programs and descriptions of a fleet job are those that the original makes.
+
+#include "fleet/job/fleet_job.h"
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "fleet/job/common_accessor.h"
+#include "framework/diff/diff.h"
+#include "framework/read_program.h"
+#include "ops/construct/builder.h"
+#include "ops/minimize/minimize.h"
+#include "ops/registry.h"
+#include "proto/fleet_desc.pb.h"
+
+namespace millrace::fleet {
+namespace {
+
+using testing::HasSubstr;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  EXPECT_TRUE(in.good()) << path;
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+std::unique_ptr<Program> program_of(const std::string& path) {
+  auto program = read_program(path, {});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return *std::move(program);
+}
+
+struct Case {
+  std::string name;
+  UpdateMethod method;
+  double rate;
+  std::function<void(DistributedStrategy&)> set;
+};
+
+void PrintTo(const Case& one, std::ostream* out) {
+  *out << one.name;
+}
+
+void check(const Status& status) {
+  ASSERT_TRUE(status.ok()) << status.to_string();
+}
+
+// A forward program of tests/data/fleet as a training program.
+class Training {
+ public:
+  Training(const std::string& folder, UpdateMethod method, LearningRate rate)
+      : registry_(ops::standard_registry()),
+        main_(program_of(folder + "/origin_main.pb")),
+        startup_(program_of(folder + "/origin_startup.pb")) {
+    ops::Builder builder(*registry_, *main_, *startup_);
+    MinimizeOptions options;
+    options.method = std::move(method);
+    options.learning_rate = std::move(rate);
+    const std::string loss = main_->root().back().output_names()[0].str();
+    check(ops::minimize(builder, loss, options).status());
+  }
+
+  [[nodiscard]] StatusOr<FleetJob> job(JobSpec spec) const {
+    return FleetJob::create(*main_, *startup_, std::move(spec));
+  }
+  [[nodiscard]] Program& main() const { return *main_; }
+
+ private:
+  std::unique_ptr<ops::OpRegistry> registry_;
+  std::unique_ptr<Program> main_;
+  std::unique_ptr<Program> startup_;
+};
+
+JobSpec two_by_two() {
+  JobSpec spec;
+  spec.servers = {"127.0.0.1:36011", "127.0.0.1:36012"};
+  spec.workers = 2;
+  return spec;
+}
+
+void expect_same_program(const Program& made, const std::string& path) {
+  DiffOptions options;
+  options.ignore_attrs = {"program_id"};
+  for (const Difference& difference : diff_programs(*program_of(path), made, options))
+    ADD_FAILURE() << path << ": " << difference.to_string();
+}
+
+void expect_same_description(const std::string& made, const std::string& path) {
+  fleet_desc::PSParameter wanted;
+  fleet_desc::PSParameter found;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(bytes_of(path), &wanted));
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(made, &found));
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string differences;
+  differencer.ReportDifferencesToString(&differences);
+  EXPECT_TRUE(differencer.Compare(wanted, found)) << path << ":\n" << differences;
+}
+
+class FleetGoldens : public testing::TestWithParam<Case> {};
+
+TEST_P(FleetGoldens, WorkersAndServers) {
+  const Case& one = GetParam();
+  const std::string folder = "tests/data/fleet/" + one.name;
+  const Training training(folder, one.method, one.rate);
+  JobSpec spec = two_by_two();
+  one.set(spec.strategy);
+  const auto job = training.job(std::move(spec));
+  ASSERT_TRUE(job.ok()) << job.status().to_string();
+  for (const JobRole role : {JobRole{false, 0}, JobRole{true, 1}}) {
+    const std::string files = folder + (role.is_server ? "/server1/" : "/worker0/");
+    const auto made = job->role(role);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    expect_same_program(*made->programs.main, files + "main.pb");
+    if (!role.is_server) expect_same_program(*made->programs.startup, files + "startup.pb");
+    expect_same_description(made->ps_desc, files + "ps_desc.txt");
+    EXPECT_EQ(nlohmann::json::parse(made->runtime),
+              nlohmann::json::parse(bytes_of(files + "runtime.json")));
+  }
+}
+
+void use_accessor(DistributedStrategy& strategy) {
+  strategy.set_a_sync(true);
+  check(strategy.set_table_configs("emb", {{"sparse_accessor_class", "DownpourCtrAccessor"},
+                                           {"sparse_shard_num", int64_t{100}},
+                                           {"sparse_embedx_dim", int64_t{8}},
+                                           {"sparse_optimizer", "adagrad"},
+                                           {"sparse_learning_rate", 0.05}}));
+}
+
+void use_geo(DistributedStrategy& strategy) {
+  strategy.set_a_sync(true);
+  check(strategy.set_a_sync_configs({{"k_steps", int64_t{100}}}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, FleetGoldens,
+                         testing::Values(Case{"ctr_sync_sgd", Sgd{}, 0.01,
+                                              [](DistributedStrategy& strategy) {
+                                                strategy.set_a_sync(false);
+                                              }},
+                                         Case{"ctr_geo_k100", Sgd{}, 0.01, use_geo},
+                                         Case{"ctr_accessor_async", Adam{}, 0.001, use_accessor}),
+                         [](const auto& one) { return one.param.name; });
+
+const char* const kModel = "tests/data/fleet/ctr_sync_sgd";
+
+JobSpec synchronous() {
+  JobSpec spec = two_by_two();
+  spec.strategy.set_a_sync(false);
+  return spec;
+}
+
+// The failure of making a worker of a job.
+std::string refusal(const Training& training, JobSpec spec) {
+  const auto job = training.job(std::move(spec));
+  if (!job.ok()) return job.status().message();
+  const auto made = job->role({false, 0});
+  return made.ok() ? "made" : made.status().message();
+}
+
+TEST(FleetJob, RefusesWhatItCannotDo) {
+  const Training training(kModel, Sgd{}, 0.01);
+  JobSpec spec = synchronous();
+  spec.servers.clear();
+  EXPECT_EQ(refusal(training, spec), "a fleet job needs a server at least");
+  spec = synchronous();
+  spec.workers = 0;
+  EXPECT_THAT(refusal(training, spec), HasSubstr("a worker at least (found 0)"));
+  spec = synchronous();
+  spec.servers[1] = spec.servers[0];
+  EXPECT_THAT(refusal(training, spec), HasSubstr("'127.0.0.1:36011' occurs twice"));
+  spec = synchronous();
+  check(spec.strategy.set_a_sync_configs({{"use_ps_gpu", int64_t{1}}}));
+  EXPECT_THAT(refusal(training, spec), HasSubstr("use_ps_gpu"));
+  spec = synchronous();
+  check(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{3}}}));
+  EXPECT_THAT(refusal(training, spec), HasSubstr("a_sync=false with a_sync_configs.k_steps=3"));
+  spec = synchronous();
+  spec.environment = [](const std::string& name) {
+    return name == "PADDLE_ALL_HETER_TRAINER_IP_PORT_LIST" ? std::optional<std::string>("h:1")
+                                                           : std::nullopt;
+  };
+  EXPECT_THAT(refusal(training, spec), HasSubstr("heter workers"));
+  spec = synchronous();
+  check(spec.strategy.set_table_configs("emb", {}));
+  EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));
+}
+
+TEST(FleetJob, TablesHaveSgdAndAdamOnly) {
+  EXPECT_THAT(refusal(Training(kModel, Momentum{}, 0.01), synchronous()),
+              HasSubstr("'emb' is updated by 'momentum', but tables of servers have sgd and adam"));
+  JobSpec geo = two_by_two();
+  use_geo(geo.strategy);
+  EXPECT_EQ(refusal(Training(kModel, Momentum{}, 0.01), geo), "made");
+}
+
+TEST(FleetJob, ARateThatOpsComputeIsRefused) {
+  EXPECT_THAT(
+      refusal(Training(kModel, Sgd{}, Decay(ExponentialDecay{0.1, 10, 0.9})), synchronous()),
+      HasSubstr("is computed by the program"));
+}
+
+TEST(FleetJob, WorkersKeepARateThatIsStepped) {
+  const Training training(kModel, Sgd{}, SteppedRate{0.5});
+  JobSpec spec = synchronous();
+  spec.scheduled_rate = "learning_rate_0";
+  const auto job = training.job(std::move(spec));
+  ASSERT_TRUE(job.ok());
+  const auto made = job->role({false, 1});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_NE(made->programs.main->root().find_var("learning_rate_0"), nullptr);
+  EXPECT_THAT(made->ps_desc, HasSubstr("fill_constant&0.5"));
+}
+
+TEST(FleetJob, RolesBeyondTheJobAreErrors) {
+  const Training training(kModel, Sgd{}, 0.01);
+  const auto job = training.job(synchronous());
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(job->role({true, 2}).status().message(), "server 2 of 2: expected a smaller number");
+  EXPECT_EQ(job->role({false, -1}).status().message(), "worker -1 of 2: expected a smaller number");
+}
+
+TEST(ServerShare, LastServersHaveLess) {
+  EXPECT_EQ(server_share(186, 2, 0), 94);
+  EXPECT_EQ(server_share(186, 2, 1), 92);
+  EXPECT_EQ(server_share(186, 1, 0), 186);
+  EXPECT_EQ(server_share(2, 4, 1), 1);
+  EXPECT_EQ(server_share(2, 4, 2), 0);
+  EXPECT_EQ(server_share(0, 3, 0), 0);
+  for (int servers = 1; servers < 9; ++servers) {
+    int64_t sum = 0;
+    for (int i = 0; i < servers; ++i) sum += server_share(100, servers, i);
+    EXPECT_EQ(sum, 100) << servers;
+  }
+}
+
+TEST(PythonNumber, IsTheShortestDecimalOfTheDouble) {
+  EXPECT_EQ(python_number(0), "0.0");
+  EXPECT_EQ(python_number(-1), "-1.0");
+  EXPECT_EQ(python_number(0.9F), "0.8999999761581421");
+  EXPECT_EQ(python_number(1e-8F), "9.99999993922529e-09");
+  EXPECT_EQ(python_number(0.5F), "0.5");
+  EXPECT_EQ(python_number(1e16F), "1.0000000272564224e+16");
+}
+
+}  // namespace
+}  // namespace millrace::fleet

@@ -1,0 +1,89 @@
+#include "tools/transpile/fleet.h"
+
+#include <set>
+
+#include <fmt/format.h>
+
+#include "fleet/job/fleet_job.h"
+#include "tools/transpile/fleet_config.h"
+#include "tools/transpile/minimize.h"
+#include "tools/transpile/program_form.h"
+
+namespace millrace::tools {
+namespace {
+
+struct RoleFiles {
+  std::string folder;
+  fleet::RoleOutput output;
+};
+
+StatusOr<RoleFiles> make_role(const fleet::FleetJob& job, const fleet::JobRole& role,
+                              const ops::OpRegistry& registry, bool verify) {
+  RoleFiles files;
+  files.folder = fmt::format("{}_{}", role.is_server ? "pserver" : "trainer", role.index);
+  MILLRACE_ASSIGN_OR_RETURN(files.output, job.role(role));
+  if (!verify) return files;
+  const transpiler::FleetPrograms& programs = files.output.programs;
+  MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *programs.main, files.folder + " main"));
+  MILLRACE_RETURN_IF_ERROR(
+      check_made_program(registry, *programs.startup, files.folder + " startup"));
+  return files;
+}
+
+StatusOr<std::vector<RoleFiles>> make_roles(const fleet::FleetJob& job,
+                                            const ops::OpRegistry& registry, bool verify) {
+  std::vector<RoleFiles> all;
+  for (const bool is_server : {false, true}) {
+    const int count = is_server ? static_cast<int>(job.spec().servers.size()) : job.spec().workers;
+    for (int i = 0; i < count; ++i) {
+      MILLRACE_ASSIGN_OR_RETURN(RoleFiles files, make_role(job, {is_server, i}, registry, verify));
+      all.push_back(std::move(files));
+    }
+  }
+  return all;
+}
+
+// Many roles have the same to say.
+void log_remarks(const Tool& tool, const std::vector<RoleFiles>& roles) {
+  std::set<std::string> said;
+  for (const RoleFiles& role : roles) {
+    for (const std::string& remark : role.output.programs.remarks) {
+      if (said.insert(remark).second) tool.log(LogLevel::kWarning, remark);
+    }
+  }
+}
+
+}  // namespace
+
+StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
+  if (options.minimize.empty())
+    return Status(StatusCode::kUsage, "--fleet needs --minimize: servers do the updates");
+  if (options.backward_only)
+    return Status(StatusCode::kUsage, "--fleet and --backward-only exclude each other");
+  const auto registry = ops::standard_registry();
+  MILLRACE_ASSIGN_OR_RETURN(fleet::JobSpec spec,
+                            read_fleet_config(options.fleet, fleet::process_environment()));
+  MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms programs,
+                            make_training_programs(tool, options, *registry));
+  spec.scheduled_rate = programs.scheduled_rate;
+  MILLRACE_ASSIGN_OR_RETURN(
+      const fleet::FleetJob job,
+      fleet::FleetJob::create(*programs.main, *programs.startup, std::move(spec)));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
+                            make_roles(job, *registry, options.verify));
+  const bool as_text = options.format == "text";
+  for (const auto& [folder, output] : roles) {
+    for (const auto& [name, bytes] : {std::pair<std::string, std::string>(
+                                          "__model__", serialize(*output.programs.main, as_text)),
+                                      {"__startup__", serialize(*output.programs.startup, as_text)},
+                                      {"ps_desc.txt", output.ps_desc},
+                                      {"runtime.json", output.runtime}})
+      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
+  }
+  log_remarks(tool, roles);
+  tool.log(LogLevel::kInfo, fmt::format("{} workers x {} servers, {} tables", job.spec().workers,
+                                        job.spec().servers.size(), job.plan().barrier_id + 1));
+  return kDone;
+}
+
+}  // namespace millrace::tools

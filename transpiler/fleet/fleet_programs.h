@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "transpiler/fleet/table_plan.h"
+
+namespace millrace::transpiler {
+
+/// Numbers of the modes in programs and descriptions.
+enum class FleetMode : uint8_t { kSync = 0, kAsync = 1, kHalfAsync = 2, kGeo = 3 };
+
+/// What a worker's programs depend on besides the training program.
+struct FleetWorkerOptions {
+  FleetMode mode = FleetMode::kSync;
+  int32_t worker = 0;
+  /// The var that holds the rate of a schedule that the program's owner steps; workers keep it.
+  /// Empty: the rate is a constant.
+  std::string scheduled_rate;
+};
+
+/// Main and startup program of one process.
+struct FleetPrograms {
+  std::unique_ptr<Program> main;
+  std::unique_ptr<Program> startup;
+  /// What the rewriting left out or could not do, a line each.
+  std::vector<std::string> remarks;
+};
+
+/// Programs of a worker. Sync and async: lookups and gradients of embeddings go to the servers'
+/// tables, optimizer and schedule are gone, gradients are sent. Geo: the worker trains by itself
+/// and sends the gradients of embeddings, which tell the ids.
+///
+/// Errors: those of fuse_tables(); kInvalidProgram for an embedding with another number of
+/// initialisers than one. Source: spec/fleet.md sections 7 and 13.
+StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& startup,
+                                          const TablePlan& plan, const FleetWorkerOptions& options);
+
+/// What a server's programs say.
+struct FleetServerOptions {
+  FleetMode mode = FleetMode::kSync;
+  int32_t server = 0;
+  std::string endpoint;
+  int32_t workers = 1;
+};
+
+/// Programs of a server: empty, because its tables do everything; geo has one listen_and_serv.
+FleetPrograms make_fleet_server(const FleetServerOptions& options);
+
+}  // namespace millrace::transpiler

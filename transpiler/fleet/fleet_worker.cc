@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <set>
+
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "transpiler/distribute/op_builder.h"
+#include "transpiler/distribute/roles.h"
+#include "transpiler/fleet/fleet_programs.h"
+#include "transpiler/fleet/fuse_tables.h"
+
+namespace millrace::transpiler {
+namespace {
+
+// The startup program keeps the rate under this name, whoever updates with it.
+constexpr const char* kRate = "learning_rate_0";
+// Nobody dials it: the communicator knows where the servers are.
+constexpr const char* kNoEndpoint = "127.0.0.1:6164";
+
+std::vector<Op*> optimizer_ops(Block& block) {
+  std::vector<Op*> ops;
+  for (Op& op : block.ops()) {
+    if (role::is_optimize_op(op) && !is_clip_op(op)) ops.push_back(&op);
+  }
+  return ops;
+}
+
+// Inputs of the ops that are neither parameters nor gradients: rates and optimizer state.
+std::set<std::string> state_of(const std::vector<Op*>& ops) {
+  std::set<std::string> kept;
+  for (const Op* const op : ops)
+    for (const std::string& name : role::vars(*op)) kept.insert(name);
+  std::set<std::string> state;
+  for (const Op* const op : ops) {
+    for (const llvm::StringRef name : op->input_names())
+      if (kept.count(name.str()) == 0) state.insert(name.str());
+  }
+  return state;
+}
+
+// What stands between gradient and update: servers know nothing of it.
+void remark_on_lost_ops(const std::vector<Op*>& ops, std::vector<std::string>& remarks) {
+  for (const Op* const op : ops) {
+    if (op->find_input("Param") != nullptr || role::vars(*op).empty()) continue;
+    remarks.push_back("'" + op->type().str() + "' on the gradient of '" + role::vars(*op)[0] +
+                      "' is left out: servers apply gradients as they come");
+  }
+}
+
+// Workers go on clipping.
+void keep_clip_ops(Block& block) {
+  for (Op& op : block.ops()) {
+    if (role::is_optimize_op(op) && is_clip_op(op)) op.set_int("op_role", role::kBackward);
+  }
+}
+
+void delete_optimizer(Block& block, const std::string& scheduled_rate,
+                      std::vector<std::string>& remarks) {
+  keep_clip_ops(block);
+  std::vector<Op*> ops = optimizer_ops(block);
+  remark_on_lost_ops(ops, remarks);
+  for (Op& op : block.ops()) {
+    if (role::is_lr_op(op)) ops.push_back(&op);
+  }
+  const std::set<std::string> state = state_of(ops);
+  for (Op* const op : ops) block.erase(*op);
+  for (const std::string& name : state) {
+    Var* const var = block.find_var(name);
+    if (var != nullptr && name != scheduled_rate) block.erase(*var);
+  }
+}
+
+class SendWriter {
+ public:
+  SendWriter(Block& block, const FleetWorkerOptions& options) : block_(block), options_(options) {}
+
+  void send(const std::string& context, const std::vector<std::string>& vars, int32_t is_sparse,
+            int32_t table_id) {
+    Op& op = block_.append_op("send");
+    op.set_input("X", vars)
+        .set_strings("send_varnames", {context})
+        .set_int("is_sparse", is_sparse)
+        .set_int("table_id", table_id);
+    if (options_.mode == FleetMode::kSync || options_.mode == FleetMode::kHalfAsync) {
+      controls_.push_back(names_.create(block_));
+      op.set_output("Out", controls_.back());
+    }
+    finish(op, role::kRpc);
+  }
+
+  void barrier() {
+    Op& op = block_.append_op("send_barrier");
+    op.set_input("X", controls_)
+        .set_int("trainer_id", options_.worker)
+        .set_bool("half_async", true)
+        .set_strings("endpoints", {kNoEndpoint});
+    finish(op, role::kRpc);
+  }
+
+ private:
+  Block& block_;
+  const FleetWorkerOptions& options_;
+  ControlVars names_;
+  std::vector<std::string> controls_;
+};
+
+void append_sends(Block& block, const TablePlan& plan, const FleetWorkerOptions& options) {
+  SendWriter writer(block, options);
+  if (options.mode == FleetMode::kGeo) {
+    for (const SparseTablePlan& table : plan.sparse)
+      writer.send(table.var.grad, {table.var.grad}, table.is_distributed ? 2 : 1, table.table_id);
+    return;
+  }
+  for (const DenseTablePlan& table : plan.dense) {
+    std::vector<std::string> grads;
+    for (const TrainedVar& var : table.vars) grads.push_back(var.grad);
+    writer.send(table.context_name(), grads, 0, table.table_id);
+  }
+  if (options.mode != FleetMode::kAsync) writer.barrier();
+}
+
+// Rows begin on the servers; the worker's var stays without a value.
+Status fake_tables(const Program& main, Block& startup) {
+  for (const std::string& name : embedding_names(main)) {
+    const llvm::SmallVector<Op*, 4> writers = startup.writers_of(name);
+    if (writers.size() != 1) {
+      return InvalidProgram(
+          "the embedding '{}' has {} initialisers in the startup program, "
+          "expected one",
+          name, writers.size());
+    }
+    const AttrValue* const shape = writers[0]->find_attr("shape");
+    if (shape == nullptr) return attr_error(*writers[0], "shape", AttrKind::kLongs, nullptr);
+    Op& op = startup.append_op("fake_init");
+    op.set_output("Out", name).set_attr("shape", *shape);
+    finish(op, role::kForward);
+    startup.erase(*writers[0]);
+  }
+  return Ok();
+}
+
+void delete_state(const std::set<std::string>& state, Block& startup) {
+  for (const std::string& name : state) {
+    if (name == kRate) continue;
+    for (Op* const op : startup.writers_of(name)) startup.erase(*op);
+    if (Var* const var = startup.find_var(name)) startup.erase(*var);
+  }
+}
+
+}  // namespace
+
+StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& startup,
+                                          const TablePlan& plan,
+                                          const FleetWorkerOptions& options) {
+  FleetPrograms out;
+  out.main = main.clone();
+  out.startup = startup.clone();
+  Block& block = out.main->root();
+  if (options.mode != FleetMode::kGeo) {
+    const std::set<std::string> state = state_of(optimizer_ops(block));
+    MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
+    delete_optimizer(block, options.scheduled_rate, out.remarks);
+    delete_state(state, out.startup->root());
+    MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
+  }
+  append_sends(block, plan, options);
+  return out;
+}
+
+}  // namespace millrace::transpiler
