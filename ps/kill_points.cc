@@ -30,10 +30,10 @@ class WatchedCalls final : public io::FileCalls {
       : point_(std::move(point)), calls_(io::system_file_calls()) {}
 
   StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
-                                                     uint64_t bytes) override {
+                                                     const io::NewFile& file) override {
     const bool is_manifest = path.find("manifest") != std::string::npos;
     point_->reach(is_manifest ? "snapshot/data-written" : "snapshot/begin");
-    return calls_->create(path, bytes);
+    return calls_->create(path, file);
   }
   Status rename(const std::string& from, const std::string& to) override {
     point_->reach("snapshot/before-rename");

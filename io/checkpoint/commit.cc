@@ -81,7 +81,8 @@ Status CheckpointFolder::write_temporary(const std::string& text, std::string_vi
   temporary_ = path_of(name);
   written_.push_back(temporary_);
   if (options_.sync) MILLRACE_RETURN_IF_ERROR(calls_.sync_folder(folder_));
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_.create(temporary_, text.size()));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const auto file, calls_.create(temporary_, {.bytes = text.size(), .sync = options_.sync}));
   const std::string_view piece = text;
   MILLRACE_RETURN_IF_ERROR(file->write({&piece, 1}));
   if (options_.sync) MILLRACE_RETURN_IF_ERROR(file->sync());

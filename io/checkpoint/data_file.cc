@@ -139,7 +139,8 @@ StatusOr<DataFile> write_data_file(FileCalls& calls, const std::string& path,
   StatusOr<std::string> header = lay_out_safetensors(entries, metadata);
   if (!header.ok()) return std::move(header).status().in_file(path);
   const uint64_t bytes = entries.empty() ? header->size() : entries.back().end;
-  StatusOr<std::unique_ptr<WritableFile>> file = calls.create(path, bytes);
+  StatusOr<std::unique_ptr<WritableFile>> file =
+      calls.create(path, {.bytes = bytes, .sync = options.sync});
   if (!file.ok()) return std::move(file).status();
   StatusOr<DataFile> written = write_all(**file, items, entries, *header, options);
   if (!written.ok()) {

@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "io/checkpoint/direct_file.h"
+#include "io/checkpoint/file_error.h"
 #include "io/write_pieces.h"
 
 namespace millrace::io {
@@ -19,14 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Status failed(const char* what, int code, const std::string& path) {
-  const std::string text = std::generic_category().message(code);
-  if (code == ENOENT || code == ENOTDIR) return NotFound("{}: {}", what, text).in_file(path);
-  if (code == EEXIST) return Status(StatusCode::kUsage, "the file exists already").in_file(path);
-  if (code == ENOSPC || code == EDQUOT || code == EFBIG)
-    return Status(StatusCode::kResource, fmt::format("{}: {}", what, text)).in_file(path);
-  return IoError("{}: {}", what, text).in_file(path);
-}
+// Smaller files gain nothing from going past the cache.
+constexpr uint64_t kWorthDirect = uint64_t{8} << 20U;
 
 // There, room is taken page by page, first by fallocate() and then looked for again by write().
 bool is_in_memory(int fd) {
@@ -44,14 +40,16 @@ class SystemWritable final : public WritableFile {
 
   Status write(std::span<const std::string_view> pieces) override {
     const int code = write_pieces(fd_, pieces);
-    return code == 0 ? Ok() : failed("cannot write", code, path_);
+    return code == 0 ? Ok() : file_error("cannot write", code, path_);
   }
 
-  Status sync() override { return ::fsync(fd_) == 0 ? Ok() : failed("cannot flush", errno, path_); }
+  Status sync() override {
+    return ::fsync(fd_) == 0 ? Ok() : file_error("cannot flush", errno, path_);
+  }
 
   Status close() override {
     if (fd_ < 0 || ::close(std::exchange(fd_, -1)) == 0) return Ok();
-    return failed("cannot write", errno, path_);
+    return file_error("cannot write", errno, path_);
   }
 
  private:
@@ -72,7 +70,7 @@ class SystemReadable final : public ReadableFile {
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) return failed("cannot read", errno, path_);
+      if (got < 0) return file_error("cannot read", errno, path_);
       if (got == 0) {
         return InvalidData("expected {} more bytes at byte {}, found the end of the file",
                            to.size(), offset)
@@ -92,17 +90,21 @@ class SystemReadable final : public ReadableFile {
 
 class SystemFileCalls final : public FileCalls {
  public:
-  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path, uint64_t bytes) override {
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
+                                                 const NewFile& wanted) override {
     const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) return failed("cannot create", errno, path);
-    std::unique_ptr<WritableFile> file = std::make_unique<SystemWritable>(fd, path);
+    if (fd < 0) return file_error("cannot create", errno, path);
+    const bool in_memory = is_in_memory(fd);
+    std::unique_ptr<WritableFile> file;
+    if (wanted.sync && !in_memory && wanted.bytes >= kWorthDirect) file = direct_file(fd, path);
+    if (file == nullptr) file = std::make_unique<SystemWritable>(fd, path);
     // Room on the disk in one piece, and a full disk is known before anything is written. File
     // systems that cannot do it say so, and then writing finds out.
     constexpr uint64_t kWorthIt = uint64_t{1} << 20U;
-    if (bytes >= kWorthIt && !is_in_memory(fd) &&
-        ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+    if (wanted.bytes >= kWorthIt && !in_memory &&
+        ::fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted.bytes)) != 0 &&
         (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) {
-      Status status = failed("cannot write", errno, path);
+      Status status = file_error("cannot write", errno, path);
       ::unlink(path.c_str());
       return status;
     }
@@ -114,7 +116,7 @@ class SystemFileCalls final : public FileCalls {
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW);
     if (fd < 0 && errno == ELOOP)
       return InvalidData("expected a regular file, found a symbolic link").in_file(path);
-    if (fd < 0) return failed("cannot open", errno, path);
+    if (fd < 0) return file_error("cannot open", errno, path);
     struct stat facts {};
     const bool known = ::fstat(fd, &facts) == 0;
     if (known && S_ISREG(facts.st_mode)) {
@@ -124,7 +126,7 @@ class SystemFileCalls final : public FileCalls {
     }
     const int code = errno;
     ::close(fd);
-    if (!known) return failed("cannot read", code, path);
+    if (!known) return file_error("cannot read", code, path);
     return InvalidData("expected a regular file, found {}",
                        S_ISDIR(facts.st_mode) ? "a folder" : "a device, FIFO or socket")
         .in_file(path);
@@ -132,17 +134,17 @@ class SystemFileCalls final : public FileCalls {
 
   Status rename(const std::string& from, const std::string& to) override {
     if (::rename(from.c_str(), to.c_str()) == 0) return Ok();
-    return failed("cannot rename the temporary file", errno, to);
+    return file_error("cannot rename the temporary file", errno, to);
   }
 
   Status remove(const std::string& path) override {
     if (::unlink(path.c_str()) == 0 || errno == ENOENT) return Ok();
-    return failed("cannot remove", errno, path);
+    return file_error("cannot remove", errno, path);
   }
 
   Status remove_folder(const std::string& path) override {
     if (::rmdir(path.c_str()) == 0 || errno == ENOENT) return Ok();
-    return failed("cannot remove", errno, path);
+    return file_error("cannot remove", errno, path);
   }
 
   StatusOr<bool> make_folder(const std::string& path) override {
@@ -152,17 +154,17 @@ class SystemFileCalls final : public FileCalls {
     if (code == EEXIST && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode)) return false;
     if (code == EEXIST || code == ENOTDIR)
       return InvalidData("expected a folder, found a file").in_file(path);
-    return failed("cannot create the folder", code, path);
+    return file_error("cannot create the folder", code, path);
   }
 
   Status sync_folder(const std::string& path) override {
     const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return failed("cannot open the folder", errno, path);
+    if (fd < 0) return file_error("cannot open the folder", errno, path);
     const int result = ::fsync(fd);
     const int code = errno;
     ::close(fd);
     // Some file systems cannot flush folders.
-    if (result != 0 && code != EINVAL) return failed("cannot flush the folder", code, path);
+    if (result != 0 && code != EINVAL) return file_error("cannot flush the folder", code, path);
     return Ok();
   }
 
@@ -171,7 +173,7 @@ class SystemFileCalls final : public FileCalls {
     std::error_code error;
     for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
       names.push_back(it->path().filename().string());
-    if (error) return failed("cannot list", error.value(), path);
+    if (error) return file_error("cannot list", error.value(), path);
     std::ranges::sort(names);
     return names;
   }

@@ -12,6 +12,12 @@
 
 namespace millrace::io {
 
+/// What is known of a file before it is written.
+struct NewFile {
+  uint64_t bytes = 0;  ///< what will be written about, as a hint
+  bool sync = false;   ///< sync() will be called: its bytes may go past the system's cache
+};
+
 /// A file that checkpoints write: create() of FileCalls makes it.
 ///
 /// What was written may be lost by a crash until sync() has returned. The destructor closes without
@@ -58,10 +64,9 @@ class FileCalls {
   FileCalls& operator=(const FileCalls&) = delete;
   virtual ~FileCalls();
 
-  /// A new file; one that is there is an error (kUsage). \param bytes  what will be written about,
-  /// as a hint. Errors: also kNotFound, kIo, kResource.
+  /// A new file; one that is there is an error (kUsage). Errors: also kNotFound, kIo, kResource.
   virtual StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
-                                                         uint64_t bytes) = 0;
+                                                         const NewFile& file) = 0;
   /// A regular file; a symbolic link, a folder or a device at the path is refused.
   /// Errors: kNotFound, kInvalidData, kIo.
   virtual StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) = 0;

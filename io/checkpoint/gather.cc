@@ -106,7 +106,7 @@ class FolderGather final : public Gather {
     writing_.push_back(path);
     const std::string temporary = path + ".tmp";
     MILLRACE_RETURN_IF_ERROR(calls_->remove(temporary));
-    MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_->create(temporary, text.size()));
+    MILLRACE_ASSIGN_OR_RETURN(const auto file, calls_->create(temporary, {.bytes = text.size()}));
     const std::string_view piece = text;
     MILLRACE_RETURN_IF_ERROR(file->write({&piece, 1}));
     MILLRACE_RETURN_IF_ERROR(file->close());

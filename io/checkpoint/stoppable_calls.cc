@@ -40,11 +40,12 @@ class StoppableCalls final : public FileCalls {
   StoppableCalls(std::shared_ptr<FileCalls> calls, const std::atomic<bool>& stop)
       : calls_(std::move(calls)), stop_(stop) {}
 
-  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path, uint64_t bytes) override {
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
+                                                 const NewFile& file) override {
     if (stop_) return stopped_error();
-    MILLRACE_ASSIGN_OR_RETURN(auto file, calls_->create(path, bytes));
+    MILLRACE_ASSIGN_OR_RETURN(auto opened, calls_->create(path, file));
     std::unique_ptr<WritableFile> made =
-        std::make_unique<StoppableWritable>(std::move(file), stop_);
+        std::make_unique<StoppableWritable>(std::move(opened), stop_);
     return made;
   }
   StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {

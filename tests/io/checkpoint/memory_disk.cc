@@ -113,7 +113,8 @@ std::set<std::string> MemoryDisk::files() const {
   return paths;
 }
 
-StatusOr<std::unique_ptr<io::WritableFile>> MemoryDisk::create(const std::string& path, uint64_t) {
+StatusOr<std::unique_ptr<io::WritableFile>> MemoryDisk::create(const std::string& path,
+                                                               const io::NewFile&) {
   const std::lock_guard lock(mutex_);
   MILLRACE_RETURN_IF_ERROR(count_call(path));
   if (!names_.contains(folder_of(path))) return missing(path);

@@ -42,7 +42,7 @@ class MemoryDisk final : public io::FileCalls {
   [[nodiscard]] std::set<std::string> files() const;
 
   StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
-                                                     uint64_t bytes) override;
+                                                     const io::NewFile& file) override;
   StatusOr<std::unique_ptr<io::ReadableFile>> open(const std::string& path) override;
   Status rename(const std::string& from, const std::string& to) override;
   Status remove(const std::string& path) override;

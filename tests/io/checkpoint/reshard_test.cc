@@ -200,8 +200,9 @@ TEST(CheckpointReshard, RanksMeetInAFolder) {
 // Counts the bytes that are read.
 class CountingCalls final : public FileCalls {
  public:
-  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path, uint64_t bytes) override {
-    return inner_->create(path, bytes);
+  StatusOr<std::unique_ptr<WritableFile>> create(const std::string& path,
+                                                 const NewFile& file) override {
+    return inner_->create(path, file);
   }
   StatusOr<std::unique_ptr<ReadableFile>> open(const std::string& path) override {
     auto file = inner_->open(path);

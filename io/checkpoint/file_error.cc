@@ -1,0 +1,19 @@
+#include "io/checkpoint/file_error.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include "framework/base/errors.h"
+
+namespace millrace::io {
+
+Status file_error(const char* what, int code, const std::string& path) {
+  const std::string text = std::generic_category().message(code);
+  if (code == ENOENT || code == ENOTDIR) return NotFound("{}: {}", what, text).in_file(path);
+  if (code == EEXIST) return Status(StatusCode::kUsage, "the file exists already").in_file(path);
+  if (code == ENOSPC || code == EDQUOT || code == EFBIG)
+    return Status(StatusCode::kResource, fmt::format("{}: {}", what, text)).in_file(path);
+  return IoError("{}: {}", what, text).in_file(path);
+}
+
+}  // namespace millrace::io
