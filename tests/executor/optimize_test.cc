@@ -326,7 +326,9 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
     feeds["b"] = tensor_value({1, 2}, {1, 1});
     const Status status = (*prepared)->run(feeds, fetch, results);
     EXPECT_EQ(status.ok(), !optimize) << status.to_string();
-    if (optimize) EXPECT_THAT(status.to_string(), testing::HasSubstr("stretched"));
+    if (optimize) {
+      EXPECT_THAT(status.to_string(), testing::HasSubstr("stretched"));
+    }
   }
 }
 
