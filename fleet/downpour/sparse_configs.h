@@ -1,0 +1,17 @@
+#pragma once
+
+#include "fleet/strategy/config_dict.h"
+#include "framework/base/status.h"
+
+namespace millrace::pslib_desc {
+class TableParameter;
+}
+
+namespace millrace::fleet {
+
+/// Writes the settings of a DownpourSGD job's sparse table, and the defaults of what they leave
+/// out, into its description. Errors: kInvalidArgument naming the key that is not known, or has a
+/// value that is not. Source: spec/fleet.md section 8.
+Status set_sparse_configs(const ConfigDict& configs, pslib_desc::TableParameter& out);
+
+}  // namespace millrace::fleet

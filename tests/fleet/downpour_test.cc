@@ -1,0 +1,237 @@
+// Descriptions of DownpourSGD jobs are those of the original.
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "fleet/downpour/downpour_server.h"
+#include "fleet/downpour/downpour_sgd.h"
+#include "fleet/downpour/downpour_worker.h"
+#include "framework/read_program.h"
+#include "proto/pslib_desc.pb.h"
+
+namespace millrace::fleet {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Two slots, a layer of 8, statistics of the 20 columns before it where asked for.
+std::unique_ptr<Program> model(int number, bool data_norm, const std::string& table = "emb",
+                               const std::string& more = "") {
+  const std::string fc = "fc_" + std::to_string(number);
+  const std::string dn = "dn" + std::to_string(number);
+  std::string text = R"(# millrace program 1
+
+block 0 {
+  param emb: f32(1000, 10)
+  param other: f32(1000, 10)
+  var slot0: i64(-1, 1)
+  var slot1: i64(-1, 1)
+  var emb_0.tmp_0: f32(-1, 10)
+  var emb_1.tmp_0: f32(-1, 10)
+  var x: f32(-1, 20)
+  var y: f32(-1, 20)
+  var h: f32(-1, 8)
+  var s: f32(-1, 8)
+  var loss: f32(1)
+)";
+  text += "  param " + fc + ".w_0: f32(20, 8)\n  param " + fc + ".b_0: f32(8)\n";
+  if (data_norm) {
+    for (const char* const end : {".batch_size", ".batch_sum", ".batch_square_sum"})
+      text += "  param " + dn + end + ": f32(20)\n";
+    text += "  var means: f32(20)\n  var scales: f32(20)\n";
+  }
+  text +=
+      "  lookup_table Ids=slot0 W=emb -> Out=emb_0.tmp_0 {is_distributed: true, is_sparse: "
+      "true, padding_idx: -1l}\n";
+  text += "  lookup_table Ids=slot1 W=" + table +
+          " -> Out=emb_1.tmp_0 {is_distributed: true, is_sparse: true, padding_idx: -1l}\n";
+  text += "  concat X=emb_0.tmp_0, emb_1.tmp_0 -> Out=x {axis: 1}\n";
+  if (data_norm) {
+    text += "  data_norm X=x BatchSize=" + dn + ".batch_size BatchSum=" + dn +
+            ".batch_sum BatchSquareSum=" + dn +
+            ".batch_square_sum -> Y=y Means=means Scales=scales {epsilon: 1e-4}\n";
+  }
+  text += std::string("  mul X=") + (data_norm ? "y" : "x") + " Y=" + fc +
+          ".w_0 -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}\n  elementwise_add X=h Y=" + fc +
+          ".b_0 -> Out=s {axis: 1}\n" + more + "  mean X=s -> Out=loss\n}\n";
+  auto program = read_program_bytes(text, "model", {});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return program.ok() ? *std::move(program) : Program::create();
+}
+
+StatusOr<DownpourResult> minimize(const std::vector<Program*>& programs,
+                                  const DownpourOptions& options = {}) {
+  const auto registry = ops::standard_registry();
+  std::vector<DownpourLoss> losses;
+  for (Program* const program : programs) losses.push_back({program, "loss"});
+  return minimize_downpour(*registry, losses, options);
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path);
+  EXPECT_TRUE(in.good()) << path;
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+pslib_desc::PSParameter parse(const std::string& text) {
+  pslib_desc::PSParameter out;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &out)) << text;
+  return out;
+}
+
+void expect_golden(const std::string& name, const DownpourResult& made) {
+  const std::string base = "tests/data/fleet/downpour/" + name;
+  google::protobuf::util::MessageDifferencer differencer;
+  std::string differences;
+  differencer.ReportDifferencesToString(&differences);
+  EXPECT_TRUE(
+      differencer.Compare(parse(text_of(base + ".fleet_desc.txt")), parse(made.info.fleet_desc)))
+      << differences;
+  const auto wanted = nlohmann::json::parse(text_of(base + ".program_configs.json"));
+  ASSERT_EQ(wanted.size(), made.info.program_configs.size());
+  for (const auto& [id, tables] : made.info.program_configs) {
+    EXPECT_EQ(wanted[id]["pull_sparse"], tables.pull_sparse);
+    EXPECT_EQ(wanted[id]["push_sparse"], tables.push_sparse);
+    EXPECT_EQ(wanted[id]["pull_dense"], tables.pull_dense);
+    EXPECT_EQ(wanted[id]["push_dense"], tables.push_dense);
+  }
+}
+
+TEST(Downpour, OneLoss) {
+  const auto program = model(0, false);
+  const auto made = minimize({program.get()});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  expect_golden("one_loss", *made);
+  EXPECT_EQ(made->info.trainer, "DistMultiTrainer");
+  EXPECT_EQ(made->info.device_worker, "DownpourSGD");
+  EXPECT_THAT(made->info.worker_skipped_ops, ElementsAre("lookup_table", "lookup_table_grad"));
+  ASSERT_EQ(made->param_grads.size(), 1U);
+  EXPECT_EQ(made->param_grads[0].front(), (ops::ParamGrad{"emb", "emb@GRAD"}));
+}
+
+TEST(Downpour, OneLossWithStatistics) {
+  const auto program = model(0, true);
+  const auto made = minimize({program.get()});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  expect_golden("one_loss_data_norm", *made);
+}
+
+TEST(Downpour, TwoLosses) {
+  const auto first = model(0, true);
+  const auto second = model(1, true);
+  const auto made = minimize({first.get(), second.get()});
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  expect_golden("two_losses_data_norm", *made);
+}
+
+TEST(Downpour, SettingsChangeTheDescription) {
+  const auto program = model(0, false);
+  DownpourOptions options;
+  options.sparse_configs = {{"sparse_accessor_class", "DownpourFeatureValueAccessor"},
+                            {"sparse_learning_rate", 0.1},
+                            {"sparse_embedx_dim", int64_t{4}},
+                            {"sparse_shard_num", int64_t{10}}};
+  options.dense_configs = {{"dense_learning_rate", 0.001}};
+  const auto made = minimize({program.get()}, options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  expect_golden("strategy_keys", *made);
+}
+
+TEST(Downpour, FirstVersionsTookTheUsersRate) {
+  const auto program = model(0, false);
+  DownpourOptions options;
+  options.early = true;
+  options.learning_rate = 0.25;
+  options.window = 3;
+  options.program_config_messages = true;
+  const auto made = minimize({program.get()}, options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto desc = parse(made->info.fleet_desc);
+  const auto& tables = desc.server_param().downpour_server_param().downpour_table_param();
+  EXPECT_EQ(tables[0].accessor().accessor_class(), "DownpourFeatureValueAccessor");
+  EXPECT_EQ(tables[0].accessor().sparse_sgd_param().learning_rate(), 0.25);
+  EXPECT_EQ(tables[0].accessor().embedx_threshold(), 5U);
+  EXPECT_EQ(tables[1].accessor().dense_sgd_param().adam().learning_rate(), 0.25);
+  EXPECT_EQ(desc.trainer_param(0).push_dense_per_batch(), 3);
+  ASSERT_EQ(desc.trainer_param(0).program_config_size(), 1);
+  EXPECT_EQ(desc.trainer_param(0).program_config(0).program_id(), "PROGRAM_0");
+}
+
+TEST(Downpour, TheUsersDescriptionComesFirst) {
+  const auto program = model(0, false);
+  DownpourOptions options;
+  options.fleet_desc = R"(
+    fs_client_param { uri: "hdfs://x" }
+    server_param { downpour_server_param {
+      downpour_table_param { table_id: 0 type: PS_SPARSE_TABLE shard_num: 7 }
+      downpour_table_param { table_id: 1 type: PS_DENSE_TABLE table_class: "Own" }
+    } }
+    trainer_param { skip_op: "pull" })";
+  const auto made = minimize({program.get()}, options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  const auto desc = parse(made->info.fleet_desc);
+  const auto& tables = desc.server_param().downpour_server_param().downpour_table_param();
+  ASSERT_EQ(tables.size(), 2);
+  EXPECT_EQ(tables[0].shard_num(), 7U);
+  EXPECT_EQ(tables[1].table_class(), "Own");
+  EXPECT_EQ(tables[1].accessor().fea_dim(), 168U);
+  EXPECT_EQ(desc.fs_client_param().uri(), "hdfs://x");
+  EXPECT_THAT(desc.trainer_param(0).skip_op(), ElementsAre("pull"));
+  EXPECT_THAT(made->info.worker_skipped_ops, ElementsAre("lookup_table", "lookup_table_grad"));
+}
+
+TEST(Downpour, ErrorsNameWhatIsWrong) {
+  EXPECT_EQ(minimize({}).status().message(), "DownpourSGD needs a loss at least");
+  const auto two_tables = model(0, false, "other");
+  EXPECT_EQ(minimize({two_tables.get()}).status().message(),
+            "'emb' and 'other' are both distributed lookup tables, expected one");
+  const auto program = model(0, false);
+  DownpourOptions options;
+  options.sparse_configs = {{"sparse_colour", int64_t{1}}};
+  EXPECT_THAT(minimize({program.get()}, options).status().message(),
+              HasSubstr("strategy of sparse tables: key 'sparse_colour' is not known"));
+  options.sparse_configs = {{"sparse_table_class", "Other"}};
+  EXPECT_THAT(minimize({program.get()}, options).status().message(),
+              HasSubstr("expected DownpourSparseTable or DownpourSparseSSDTable, found 'Other'"));
+  options.sparse_configs = {};
+  options.fleet_desc = "server_param {";
+  EXPECT_EQ(minimize({program.get()}, options).status().message(),
+            "fleet_desc: line 1, column 15: Expected identifier, got: ");
+  options.fleet_desc =
+      "server_param { downpour_server_param { downpour_table_param { table_id: 0 type: "
+      "PS_DENSE_TABLE } } }";
+  EXPECT_EQ(minimize({program.get()}, options).status().message(),
+            "table 0 is of type PS_DENSE_TABLE, expected PS_SPARSE_TABLE");
+}
+
+TEST(DownpourWorker, SlotsWithoutGradientComeLast) {
+  DownpourWorker worker(1);
+  ASSERT_TRUE(worker.add_sparse_table(0, {{"a", "va", false}, {"b", "vb", true}}).ok());
+  const auto& table = worker.desc().sparse_table(0);
+  EXPECT_THAT(table.slot_key(), ElementsAre("b", "a"));
+  EXPECT_THAT(table.slot_value(), ElementsAre("vb", "va"));
+  EXPECT_THAT(table.slot_gradient(), ElementsAre("vb@GRAD"));
+  EXPECT_THAT(worker.add_sparse_table(0, {{"c", "vc", true}}).message(),
+              HasSubstr("has no slot 'c'"));
+}
+
+TEST(DownpourServer, EmbeddingsAreNotDense) {
+  DownpourServer server;
+  ASSERT_TRUE(server.add_dense_table(1, {{"emb", 100}, {"w", 6}}, {"emb"}, {}).ok());
+  const auto& table = server.desc().downpour_server_param().downpour_table_param(0);
+  EXPECT_EQ(table.accessor().fea_dim(), 6U);
+  EXPECT_THAT(server.add_data_norm_table(2, {}, {}, {{"dense_optimizer", "adam"}}).message(),
+              HasSubstr("strategy of data_norm tables: key 'dense_optimizer' is not known"));
+}
+
+}  // namespace
+}  // namespace millrace::fleet
