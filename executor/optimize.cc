@@ -13,10 +13,11 @@ namespace {
 constexpr const char* kForInference[] = {
     "fold-constants", "share-results",  "fuse-embedding", "join-embeddings", "fuse-conv",
     "fuse-patterns",  "fuse-attention", "join-moves",     "fuse-fc",         "fuse-elementwise"};
-constexpr const char* kForTraining[] = {"fold-constants",       "share-results",   "fuse-embedding",
-                                        "join-embeddings",      "fuse-attention",  "fuse-norm",
-                                        "drop-shape-inputs",    "share-gradients", "fuse-fc",
-                                        "accumulate-gradients", "fuse-elementwise"};
+constexpr const char* kForTraining[] = {"fold-constants",  "share-results", "fuse-embedding",
+                                        "join-embeddings", "fuse-patterns", "fuse-attention",
+                                        "join-moves",      "fuse-norm",     "drop-shape-inputs",
+                                        "share-gradients", "fuse-fc",       "accumulate-gradients",
+                                        "fuse-elementwise"};
 
 // Normalisation with given statistics hands them on as its outputs, which are the same vars.
 bool hands_on(const Op& op) {

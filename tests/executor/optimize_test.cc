@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "executor/executor.h"
 #include "framework/text_form/parse.h"
@@ -296,14 +297,16 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
   const auto runtime = standard_runtime();
   auto program = Program::create();
   Block& block = program->root();
-  for (const char* const name : {"a", "b", "x", "y", "z"})
+  for (const char* const name : {"a", "b", "wax", "wby", "x", "y", "z"})
     block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
   block.declare("loss", VarSpec::tensor(DType::kFloat32, {1}));
   for (const auto& [w, in, out] : {std::tuple{"wa", "a", "x"}, {"wb", "b", "y"}}) {
     VarSpec spec = VarSpec::tensor(DType::kFloat32, {2, 2});
     spec.persistable = true;
     block.declare(w, spec);
-    block.append_op("mul").set_input("X", in).set_input("Y", w).set_output("Out", out);
+    const std::string product = std::string(w) + out;
+    block.append_op("mul").set_input("X", in).set_input("Y", w).set_output("Out", product);
+    block.append_op("tanh").set_input("X", product).set_output("Out", out);
   }
   block.append_op("elementwise_add").set_input("X", "x").set_input("Y", "y").set_output("Out", "z");
   block.append_op("mean").set_input("X", "z").set_output("Out", "loss");
@@ -329,6 +332,92 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
     if (optimize) {
       EXPECT_THAT(status.to_string(), testing::HasSubstr("stretched"));
     }
+  }
+}
+
+// A softmax and a layer_norm of it, both written out.
+constexpr const char* kWrittenOut = R"(# millrace program 1
+
+block 0 {
+  var in: f32(-1, 8) stop_gradient
+  param w: f32(8, 8)
+  param g: f32(8)
+  param b: f32(8)
+  var x: f32(-1, 8)
+  var m0: f32(-1, 1)
+  var d: f32(-1, 8)
+  var e: f32(-1, 8)
+  var t: f32(-1, 1)
+  var s: f32(-1, 8)
+  var m: f32(-1, 1)
+  var c: f32(-1, 8)
+  var q: f32(-1, 8)
+  var v: f32(-1, 1)
+  var ve: f32(-1, 1)
+  var r: f32(-1, 1)
+  var o: f32(-1, 8)
+  var p: f32(-1, 8)
+  var n: f32(-1, 8)
+  var y: f32(-1, 8)
+  var loss: f32(1)
+
+  mul X=in Y=w -> Out=x
+  reduce_max X=x -> Out=m0 {dim: [-1], keep_dim: true}
+  elementwise_sub X=x Y=m0 -> Out=d
+  exp X=d -> Out=e
+  reduce_sum X=e -> Out=t {dim: [1], keep_dim: true}
+  elementwise_div X=e Y=t -> Out=s
+  reduce_mean X=s -> Out=m {dim: [-1], keep_dim: true}
+  elementwise_sub X=s Y=m -> Out=c
+  elementwise_mul X=c Y=c -> Out=q
+  reduce_mean X=q -> Out=v {dim: [-1], keep_dim: true}
+  scale X=v -> Out=ve {bias: 0.5}
+  sqrt X=ve -> Out=r
+  elementwise_div X=c Y=r -> Out=o
+  elementwise_mul X=o Y=g -> Out=p
+  elementwise_add X=p Y=b -> Out=n
+  elementwise_mul X=x Y=n -> Out=y
+  mean X=y -> Out=loss
+}
+)";
+
+TEST(OptimizeTraining, WrittenOutPatternsHaveTheGradientsOfTheirOps) {
+  const auto runtime = standard_runtime();
+  auto program = parse_program(kWrittenOut, "net", {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  Block& block = program.value()->root();
+  ops::BackwardRequest request;
+  request.loss = "loss";
+  ASSERT_TRUE(ops::append_backward(*runtime->ops, **program, request).ok());
+  block.append_op("scale").set_input("X", "w").set_output("Out", "w");  // so that it trains
+  const std::vector<std::string> fetch{"loss", "w@GRAD", "g@GRAD", "b@GRAD"};
+  std::vector<std::vector<Value>> results(2);
+  for (const bool fuse : {true, false}) {
+    Scope scope;
+    const auto wave = [](std::vector<int64_t> dims, size_t count, float phase) {
+      std::vector<float> values;
+      for (size_t i = 0; i < count; ++i) values.push_back(std::sin(0.7F * i + phase));
+      return tensor_value(std::move(dims), values);
+    };
+    scope.local("w") = wave({8, 8}, 64, 1);
+    scope.local("g") = wave({8}, 8, 2);
+    scope.local("b") = wave({8}, 8, 3);
+    NamedValues feeds;
+    feeds["in"] = wave({5, 8}, 40, 4);
+    auto prepared = Executor(runtime, {.optimize = fuse}).prepare(**program, scope);
+    ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    const Status status = (*prepared)->run(feeds, fetch, results[fuse ? 1 : 0]);
+    ASSERT_TRUE(status.ok()) << status.to_string();
+    const auto types = op_types((*prepared)->program());
+    EXPECT_EQ(llvm::is_contained(types, "layer_norm_grad"), fuse);
+    EXPECT_EQ(llvm::is_contained(types, "softmax_grad"), fuse);
+  }
+  for (size_t i = 0; i < fetch.size(); ++i) {
+    const auto plain = floats(results[0][i]);
+    const auto fused = floats(results[1][i]);
+    ASSERT_EQ(plain.size(), fused.size());
+    for (size_t k = 0; k < plain.size(); ++k)
+      EXPECT_NEAR(plain[k], fused[k], 1e-6 + 1e-5 * std::abs(plain[k])) << fetch[i] << k;
   }
 }
 

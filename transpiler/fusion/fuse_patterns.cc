@@ -1,21 +1,22 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
 #include "ops/read_attr.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
+#include "transpiler/fusion/pattern_gradient.h"
 
 namespace millrace::transpiler {
 namespace {
 
-// A softmax or layer_norm that is written out, as it is found by its last op but for the factor and
-// summand of a layer_norm.
+// A softmax or layer_norm that is written out.
 struct Found {
-  llvm::SmallVector<Op*, 8> ops;  // in order; the last one writes the result
-  std::string x;
+  llvm::SmallVector<Op*, 10> ops;  // in order; the last one writes the result
+  PatternInputs inputs;
   float epsilon = 0;  // of layer_norm
 };
 
@@ -29,17 +30,17 @@ class Matcher {
     const llvm::StringRef e = div.type() == "elementwise_div" ? single_input(div, "X") : "";
     Op* const exp = writer(e, "exp");
     Op* const sum = row_reduction(single_input(div, "Y"), "reduce_sum", e);
-    if (exp == nullptr || sum == nullptr || !is_read_by(e, {sum, &div}) || !same_rank(div) ||
-        !is_read_by(single_input(div, "Y"), {&div}))
+    if (exp == nullptr || sum == nullptr || !is_read_by(inner_, e, {sum, &div}) ||
+        !same_rank(div) || !is_read_by(inner_, single_input(div, "Y"), {&div}))
       return std::nullopt;
-    Found found{{exp, sum, &div}, single_input(*exp, "X").str(), 0};
-    const llvm::StringRef shifted = found.x;
+    Found found{{exp, sum, &div}, {single_input(*exp, "X").str(), "", ""}, 0};
+    const llvm::StringRef shifted = found.inputs.x;
     Op* const sub = writer(shifted, "elementwise_sub");
-    if (sub == nullptr || !is_read_by(shifted, {exp}) || !same_rank(*sub)) return found;
+    if (sub == nullptr || !is_read_by(inner_, shifted, {exp}) || !same_rank(*sub)) return found;
     const llvm::StringRef x = single_input(*sub, "X");
     Op* const max = row_reduction(single_input(*sub, "Y"), "reduce_max", x);
-    if (max == nullptr || !is_read_by(single_input(*sub, "Y"), {sub})) return found;
-    return Found{{max, sub, exp, sum, &div}, x.str(), 0};
+    if (max == nullptr || !is_read_by(inner_, single_input(*sub, "Y"), {sub})) return found;
+    return Found{{max, sub, exp, sum, &div}, {x.str(), "", ""}, 0};
   }
 
   // c / sqrt(mean(c * c) + epsilon) with c = x - mean(x), along the last dim.
@@ -59,17 +60,41 @@ class Matcher {
       return std::nullopt;
     const llvm::StringRef x = single_input(*sub, "X");
     Op* const mean = row_reduction(single_input(*sub, "Y"), "reduce_mean", x);
-    if (mean == nullptr || !is_read_by(single_input(*sub, "Y"), {sub}) ||
-        !is_read_by(c, {square, &div}) || !is_read_by(squared, {outer}) ||
-        !is_read_by(squared_mean, {add}) || !is_read_by(single_input(*root, "X"), {root}) ||
-        !is_read_by(single_input(div, "Y"), {&div}))
+    if (mean == nullptr || !is_read_by(inner_, single_input(*sub, "Y"), {sub}) ||
+        !is_read_by(inner_, c, {square, &div}) || !is_read_by(inner_, squared, {outer}) ||
+        !is_read_by(inner_, squared_mean, {add}) ||
+        !is_read_by(inner_, single_input(*root, "X"), {root}) ||
+        !is_read_by(inner_, single_input(div, "Y"), {&div}))
       return std::nullopt;
-    return Found{{mean, sub, square, outer, add, root, &div}, x.str(), attr<float>(*add, "bias")};
+    Found found{
+        {mean, sub, square, outer, add, root, &div}, {x.str(), "", ""}, attr<float>(*add, "bias")};
+    add_rows(found);
+    return found;
   }
 
-  // The op behind a row that only it reads, if it combines each row with one stored row.
+ private:
+  // A factor and a summand a column that follow become part of a layer_norm.
+  void add_rows(Found& found) const {
+    Op* const mul = next_with_row(single_output(*found.ops.back(), "Out"), "elementwise_mul");
+    Op* const add =
+        mul == nullptr ? nullptr : next_with_row(single_output(*mul, "Out"), "elementwise_add");
+    if (add == nullptr || !inputs_unchanged(*found.ops.front(), *add) ||
+        !inputs_unchanged(*mul, *add))
+      return;
+    found.inputs.scale = single_input(*mul, "Y").str();
+    found.inputs.bias = single_input(*add, "Y").str();
+    found.ops.append({mul, add});
+  }
+
+  // The op behind rows that only it and gradient ops read, if it combines each with one stored row.
   Op* next_with_row(llvm::StringRef row, llvm::StringRef type) const {
-    Op* const next = inner_.only_reader(row);
+    if (!inner_.contains(row)) return nullptr;
+    Op* next = nullptr;
+    for (Op* const reader : inner_.block().readers_of(row)) {
+      if (reader->type().endswith("_grad")) continue;
+      if (next != nullptr) return nullptr;
+      next = reader;
+    }
     const Var* const var = inner_.block().find_var(row);
     if (next == nullptr || next->type() != type || single_input(*next, "X") != row) return nullptr;
     const Var* const stored = inner_.block().find_var(single_input(*next, "Y"));
@@ -81,7 +106,6 @@ class Matcher {
     return fits ? next : nullptr;
   }
 
- private:
   template <typename T>
   T attr(const Op& op, llvm::StringRef name) const {
     return ops::read_attr<T>(*registry_.find(op.type()), op, name);
@@ -112,11 +136,6 @@ class Matcher {
                          (op->type() == "elementwise_mul" && single_input(*op, "Y") == x);
     return squares ? op : nullptr;
   }
-  bool is_read_by(llvm::StringRef name, llvm::ArrayRef<const Op*> ops) const {
-    return inner_.contains(name) && llvm::all_of(inner_.block().readers_of(name), [&](Op* reader) {
-             return llvm::is_contained(ops, reader);
-           });
-  }
   // Operands of one rank: their dims stand one above the other.
   bool same_rank(const Op& op) const {
     const Var* const x = inner_.block().find_var(single_input(op, "X"));
@@ -143,13 +162,15 @@ class FusePatterns final : public Pass {
     }
     bool changed = false;
     for (Op* const div : divisions) {
-      if (const auto softmax = matcher.softmax(*div); softmax && is_movable(*softmax)) {
-        make_softmax(*softmax, inner);
-        changed = true;
-      } else if (const auto norm = matcher.layer_norm(*div); norm && is_movable(*norm)) {
-        make_layer_norm(*norm, inner, matcher);
-        changed = true;
-      }
+      auto found = matcher.softmax(*div);
+      const bool is_softmax = found.has_value();
+      if (!found) found = matcher.layer_norm(*div);
+      if (!found || !is_movable(*found)) continue;
+      const auto gradient = find_pattern_gradient(found->ops, found->inputs, inner);
+      if (!gradient) continue;
+      is_softmax ? make_softmax(*found, *gradient, inner)
+                 : make_layer_norm(*found, *gradient, inner);
+      changed = true;
     }
     return changed;
   }
@@ -158,43 +179,64 @@ class FusePatterns final : public Pass {
   // x is read where the last op stands.
   static bool is_movable(const Found& found) {
     return llvm::all_of(found.ops, [&](const Op* op) {
-      return !op->reads(found.x) || inputs_unchanged(*op, *found.ops.back());
+      return !op->reads(found.inputs.x) || inputs_unchanged(*op, *found.ops.back());
     });
   }
 
-  static void make_softmax(const Found& found, const InnerVars& inner) {
+  static void make_softmax(const Found& found, const PatternGradient& gradient,
+                           const InnerVars& inner) {
     Op& op = *found.ops.back();
     const std::string out = single_output(op, "Out").str();
+    if (!gradient.ops.empty()) {
+      Op& grad = join_pattern_gradient(gradient, "softmax_grad", inner);
+      grad.set_input("Out", out).set_input("Out@GRAD", gradient.incoming).set_int("axis", -1);
+    }
     turn_into(op, "softmax");
-    op.set_input("X", found.x).set_output("Out", out).set_int("axis", -1);
+    op.set_input("X", found.inputs.x).set_output("Out", out).set_int("axis", -1);
     erase_others(found, inner);
   }
 
-  // A factor and a summand a column that follow become part of it.
-  static void make_layer_norm(const Found& found, const InnerVars& inner, const Matcher& matcher) {
-    Op* last = found.ops.back();
-    std::string scale;
-    std::string bias;
-    llvm::SmallVector<Op*, 2> behind;
-    if (Op* const mul = matcher.next_with_row(single_output(*last, "Out"), "elementwise_mul")) {
-      Op* const add = matcher.next_with_row(single_output(*mul, "Out"), "elementwise_add");
-      if (add != nullptr && inputs_unchanged(*found.ops.front(), *add) &&
-          inputs_unchanged(*mul, *add)) {
-        scale = single_input(*mul, "Y").str();
-        bias = single_input(*add, "Y").str();
-        behind = {last, mul};
-        last = add;
+  static void set_layer_norm(Op& op, const Found& found, size_t rank) {
+    op.set_input("X", found.inputs.x);
+    if (!found.inputs.scale.empty())
+      op.set_input("Scale", found.inputs.scale).set_input("Bias", found.inputs.bias);
+    op.set_float("epsilon", found.epsilon);
+    op.set_int("begin_norm_axis", static_cast<int32_t>(rank) - 1);
+  }
+
+  // The gradient wants the moments of each row.
+  static void make_layer_norm(const Found& found, const PatternGradient& gradient,
+                              const InnerVars& inner) {
+    const Dims dims = inner.block().find_var(found.inputs.x)->spec().dims;
+    Op& op = *found.ops.back();
+    const std::string out = single_output(op, "Out").str();
+    const bool trains = !gradient.ops.empty();
+    turn_into(op, "layer_norm");
+    set_layer_norm(op, found, dims.size());
+    op.set_output("Y", out);
+    if (trains) {
+      Op& grad = join_pattern_gradient(gradient, "layer_norm_grad", inner);
+      set_layer_norm(grad, found, dims.size());
+      grad.set_input("Y@GRAD", gradient.incoming);
+      for (const char* const slot : {"Mean", "Variance"}) {
+        const std::string name = declare_moments(inner.block(), out, slot, dims);
+        op.set_output(slot, name);
+        grad.set_input(slot, name);
       }
     }
-    const auto rank = inner.block().find_var(found.x)->dims().size();
-    const std::string out = single_output(*last, "Out").str();
-    turn_into(*last, "layer_norm");
-    last->set_input("X", found.x).set_output("Y", out);
-    if (!scale.empty()) last->set_input("Scale", scale).set_input("Bias", bias);
-    last->set_float("epsilon", found.epsilon);
-    last->set_int("begin_norm_axis", static_cast<int32_t>(rank) - 1);
-    for (Op* const op : llvm::reverse(behind)) inner.erase(*op);
     erase_others(found, inner);
+  }
+
+  // A var with an element a row, by a name that is free.
+  static std::string declare_moments(Block& block, const std::string& out, const char* what,
+                                     const Dims& dims) {
+    int64_t rows = 1;
+    for (const int64_t dim : llvm::ArrayRef(dims).drop_back())
+      rows = rows < 0 || dim < 0 ? -1 : rows * dim;
+    std::string name = fmt::format("{}@{}", out, what);
+    while (block.find_var(name) != nullptr) name += "_";
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {rows}));
+    return name;
   }
 
   // All but the last one, readers before writers.
@@ -211,7 +253,7 @@ void register_fuse_patterns(PassRegistry& passes) {
   passes.add(
       PassInfo("fuse-patterns",
                "make a softmax or layer_norm of the reductions and elementwise ops that it is "
-               "written out in, along the last dim")
+               "written out in, along the last dim, and one op of their gradients")
           .strings("keep", "vars whose value is wanted after a run")
           .makes<FusePatterns>());
 }

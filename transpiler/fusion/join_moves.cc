@@ -5,6 +5,7 @@
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
+#include "framework/names.h"
 #include "ops/read_attr.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
@@ -21,6 +22,37 @@ bool is_reshape(const Op& op) {
          op.input("ShapeTensor").empty();
 }
 
+// A move whose shape input, for the gradient, nobody reads but the op of its gradient.
+struct Move {
+  Op* op = nullptr;
+  Op* grad = nullptr;  // null without a gradient
+};
+
+// Nullopt if more than the result and the gradient depends on the op. Old ops without XShape have
+// gradient ops that read other vars: those are left alone.
+std::optional<Move> move_of(Op& op) {
+  const llvm::StringRef out = single_output(op, "Out");
+  if (out.empty()) return std::nullopt;
+  Move move{&op, nullptr};
+  const std::string grad_type = (op.type() + "_grad").str();
+  for (const llvm::StringRef name : op.output_names()) {
+    if (name == out) continue;
+    for (Op* const reader : op.block().readers_of(name)) {
+      if (move.grad != nullptr || reader->type() != grad_type ||
+          single_input(*reader, "XShape") != name)
+        return std::nullopt;
+      move.grad = reader;
+    }
+  }
+  if (move.grad == nullptr) {
+    const std::string gradient = names::grad(out);
+    return op.block().has_readers(gradient) ? std::nullopt : std::optional<Move>(move);
+  }
+  const bool whole =
+      !single_input(*move.grad, "Out@GRAD").empty() && !single_output(*move.grad, "X@GRAD").empty();
+  return whole ? std::optional<Move>(move) : std::nullopt;
+}
+
 class JoinMoves final : public Pass {
  public:
   explicit JoinMoves(const PassOptions& options) : keep_(options.strings("keep")) {}
@@ -29,13 +61,17 @@ class JoinMoves final : public Pass {
 
   StatusOr<bool> run(Program& program, PassContext& context) override {
     const InnerVars inner(program, keep_);
+    llvm::SmallVector<Op*, 0> moves;
+    for (Op& op : program.root().ops()) {
+      if ((is_transpose(op) || is_reshape(op)) && context.registry.find(op.type()) != nullptr)
+        moves.push_back(&op);
+    }
     bool changed = false;
-    for (Op* const op : program.root().op_vector()) {
-      if (!(is_transpose(*op) || is_reshape(*op)) || context.registry.find(op->type()) == nullptr ||
-          !only_out_is_read(*op))
-        continue;
-      changed |= join(*op, inner, context);
-      if (changes_nothing(*op, context) && bypass(*op, inner)) changed = true;
+    for (Op* const op : moves) {
+      const std::optional<Move> move = move_of(*op);
+      if (!move) continue;
+      changed |= join(*move, inner, context);
+      if (changes_nothing(*op, context) && bypass(*move, inner)) changed = true;
     }
     return changed;
   }
@@ -45,37 +81,65 @@ class JoinMoves final : public Pass {
     return ops::read_attr<std::vector<int32_t>>(*context.registry.find(op.type()), op, name);
   }
 
-  // XShape is for the gradient.
-  static bool only_out_is_read(const Op& op) {
-    const llvm::StringRef out = single_output(op, "Out");
-    return !out.empty() && llvm::all_of(op.output_names(), [&](llvm::StringRef name) {
-      return name == out || !op.block().has_readers(name);
-    });
-  }
-
-  // Lets the op read what an op of its kind before it reads.
-  static bool join(Op& op, const InnerVars& inner, const PassContext& context) {
-    Op* const before = inner.writer(single_input(op, "X"));
-    if (before == nullptr || is_transpose(*before) != is_transpose(op) ||
-        is_reshape(*before) != is_reshape(op) || context.registry.find(before->type()) == nullptr ||
-        !only_out_is_read(*before) || inner.only_reader(single_output(*before, "Out")) != &op ||
-        !inputs_unchanged(*before, op))
+  // Lets the op read what an op of its kind before it reads; its gradient goes to there, too.
+  static bool join(const Move& move, const InnerVars& inner, const PassContext& context) {
+    Op& op = *move.op;
+    Op* const writer = inner.writer(single_input(op, "X"));
+    if (writer == nullptr || is_transpose(*writer) != is_transpose(op) ||
+        is_reshape(*writer) != is_reshape(op) || context.registry.find(writer->type()) == nullptr ||
+        inner.only_reader(single_output(*writer, "Out")) != &op || !inputs_unchanged(*writer, op))
       return false;
+    const std::optional<Move> before = move_of(*writer);
+    if (!before || !are_gradients_joinable(*before, move, inner)) return false;
     if (is_transpose(op)) {
-      const std::vector<int32_t> first = list(*before, "axis", context);
-      std::vector<int32_t> axes = list(op, "axis", context);
-      if (axes.size() != first.size()) return false;
-      for (int32_t& axis : axes) {
-        if (axis < 0 || static_cast<size_t>(axis) >= first.size()) return false;
-        axis = first[static_cast<size_t>(axis)];
-      }
-      op.set_attr("axis", AttrValue::of_ints(std::move(axes)));
+      std::optional<std::vector<int32_t>> axes =
+          combined(list(*writer, "axis", context), list(op, "axis", context));
+      if (!axes) return false;
+      if (before->grad != nullptr) before->grad->set_attr("axis", AttrValue::of_ints(*axes));
+      op.set_attr("axis", AttrValue::of_ints(std::move(*axes)));
     } else if (llvm::is_contained(list(op, "shape", context), 0)) {
       return false;  // a dim of what comes in
     }
-    op.set_input("X", single_input(*before, "X").str());
-    inner.erase(*before);
+    if (before->grad != nullptr) join_gradients(*before, move, inner);
+    op.set_input("X", single_input(*writer, "X").str());
+    inner.erase(*writer);
     return true;
+  }
+
+  // Axes of both transposes at once; nullopt if they do not fit together.
+  static std::optional<std::vector<int32_t>> combined(const std::vector<int32_t>& first,
+                                                      std::vector<int32_t> axes) {
+    if (axes.size() != first.size()) return std::nullopt;
+    for (int32_t& axis : axes) {
+      if (axis < 0 || static_cast<size_t>(axis) >= first.size()) return std::nullopt;
+      axis = first[static_cast<size_t>(axis)];
+    }
+    return axes;
+  }
+
+  // Neither has a gradient, or that of the first op is fed by that of the second alone.
+  static bool are_gradients_joinable(const Move& first, const Move& second,
+                                     const InnerVars& inner) {
+    if (first.grad == nullptr || second.grad == nullptr)
+      return first.grad == nullptr && second.grad == nullptr;
+    const llvm::StringRef between = single_output(*second.grad, "X@GRAD");
+    const llvm::StringRef shape = single_input(*second.grad, "XShape");
+    return first.op->type() == second.op->type() && inner.contains(shape) &&
+           inner.block().find_var(single_input(*first.grad, "XShape")) != nullptr &&
+           single_input(*first.grad, "Out@GRAD") == between &&
+           inner.only_reader(between) == first.grad && inputs_unchanged(*second.grad, *first.grad);
+  }
+
+  // The second op sees the shape that the first one saw.
+  static void join_gradients(const Move& first, const Move& second, const InnerVars& inner) {
+    const Block& block = inner.block();
+    Var& shape = *inner.block().find_var(single_input(*second.grad, "XShape"));
+    const Var& seen = *block.find_var(single_input(*first.grad, "XShape"));
+    const Dims dims(seen.dims().begin(), seen.dims().end());
+    shape.set_dims(dims);
+    first.grad->set_input("XShape", shape.name().str());
+    first.grad->set_input("Out@GRAD", single_input(*second.grad, "Out@GRAD").str());
+    inner.erase(*second.grad);
   }
 
   static bool changes_nothing(const Op& op, const PassContext& context) {
@@ -95,8 +159,9 @@ class JoinMoves final : public Pass {
            llvm::none_of(x->dims(), [](int64_t dim) { return dim == 0; });
   }
 
-  // Readers of the result read what the op reads.
-  static bool bypass(Op& op, const InnerVars& inner) {
+  // Readers of the result read what the op reads; readers of its gradient read that of the result.
+  static bool bypass(const Move& move, const InnerVars& inner) {
+    Op& op = *move.op;
     const std::string x = single_input(op, "X").str();
     const std::string out = single_output(op, "Out").str();
     const Var* const from = inner.block().find_var(x);
@@ -109,10 +174,26 @@ class JoinMoves final : public Pass {
           return reader->writes(x) || !inputs_unchanged(op, *reader);
         }))
       return false;
-    for (Op* const reader : llvm::SmallVector<Op*, 4>(readers.begin(), readers.end()))
-      reader->replace_input(out, x);
+    if (move.grad != nullptr && !bypass_gradient(*move.grad, inner)) return false;
+    replace(inner, out, x);
     inner.erase(op);
     return true;
+  }
+
+  static bool bypass_gradient(Op& grad, const InnerVars& inner) {
+    const std::string from = single_input(grad, "Out@GRAD").str();
+    const std::string to = single_output(grad, "X@GRAD").str();
+    if (!inner.contains(from) || !inner.contains(to)) return false;
+    replace(inner, to, from);
+    inner.erase(grad);
+    return true;
+  }
+
+  // Readers of `out` read `x`.
+  static void replace(const InnerVars& inner, const std::string& out, const std::string& x) {
+    const auto readers = inner.block().readers_of(out);
+    for (Op* const reader : llvm::SmallVector<Op*, 4>(readers.begin(), readers.end()))
+      reader->replace_input(out, x);
   }
 
   std::vector<std::string> keep_;
@@ -124,7 +205,7 @@ void register_join_moves(PassRegistry& passes) {
   passes.add(
       PassInfo("join-moves",
                "make one op of two transposes or two reshapes in a row, and erase those that "
-               "change nothing")
+               "change nothing, with their gradients")
           .strings("keep", "vars whose value is wanted after a run")
           .makes<JoinMoves>());
 }
