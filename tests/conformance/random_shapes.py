@@ -13,6 +13,7 @@ The last line is "N passed, M failed"; a case passes if it ran and nothing diffe
 import argparse
 import collections
 import concurrent.futures
+import itertools
 import json
 import os
 import subprocess
@@ -24,7 +25,8 @@ import numpy as np
 import plain_ops
 from random_cases import TRIES, Variant, program_class, references, widened
 
-CHUNK = 100
+CHUNK = 100  # jobs of a process
+GROUP = 500  # cases that are in memory at a time
 STEP = 1e-5
 FLOAT_MAX = float(np.finfo("f4").max)
 # not compared with finite differences: gradients that are no derivatives, always or for some cases; the original's are the same
@@ -331,6 +333,16 @@ def slopes(checks, runner, message, counts):
         pending = again
 
 
+def examine(cases, args, seed, message, counts):
+    """All stages for some cases. Returns their checks."""
+    with tempfile.TemporaryDirectory() as folder:
+        runner = Runner(args, folder)
+        checks = draw(cases, seed, runner, message, counts)
+        run_all([c for c in checks if not c.faults], runner, message, counts)
+        slopes([c for c in checks if not c.faults], runner, message, counts)
+    return checks
+
+
 def shapes(variant):
     return ", ".join(f"{n}{list(v.shape)}" + (f" lod {variant.lods[n]}" if n in variant.lods else "") for n, v in variant.values.items() if "@GRAD" not in n)
 
@@ -352,12 +364,8 @@ def main():
     counts, passed, failed = collections.Counter(), 0, 0
     able = [c for c in cases if c.plain_members()]
     counts["with arrays"] = len(cases) - len(able)
-    for k in range(args.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            runner = Runner(args, folder)
-            checks = draw(able, f"{args.seed}.{k}", runner, message, counts)
-            run_all([c for c in checks if not c.faults], runner, message, counts)
-            slopes([c for c in checks if not c.faults], runner, message, counts)
+    for k, at in itertools.product(range(args.rounds), range(0, len(able), GROUP)):
+        checks = examine(able[at:at + GROUP], args, f"{args.seed}.{k}", message, counts)
         for check in checks:
             where = f"{check.reference.op} #{check.reference.index} (seed {args.seed}, round {k}): {shapes(check.variant)}"
             for fault in check.faults:

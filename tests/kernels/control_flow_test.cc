@@ -19,6 +19,33 @@ TEST(Arrays, CheckIndices) {
   EXPECT_THAT(op.run_text(), HasSubstr("I is -1, expected an index"));
 }
 
+std::string printed(RunOp& op) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(op.run_text(), "ok");
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Print, ShowsWhatItHandsOn) {
+  RunOp op("print");
+  op.in("In", {2, 3}, {1, 2.5, -3, 4, 5, 6}, DType::kFloat32, Lod({{0, 2}})).out("Out");
+  op.attr("message", "here").attr("summarize", 4).attr("print_phase", "BOTH");
+  op.attr("print_tensor_name", false).attr("print_tensor_type", true);
+  op.attr("print_tensor_shape", true).attr("print_tensor_lod", true);
+  EXPECT_EQ(printed(op), "here f32 [2, 3] lod [[0, 2]] [1, 2.5, -3, 4, ...]\n");
+  EXPECT_THAT(op.values("Out0"), ElementsAre(1, 2.5, -3, 4, 5, 6));
+  EXPECT_EQ(op.tensor("Out0").lod().to_string(), "[[0, 2]]");
+}
+
+TEST(Print, IsSilentInTheOtherPhaseAndAfterItsShare) {
+  RunOp backward("print");
+  backward.in("In", {1}, {7}, kI32).out("Out").attr("print_phase", "BACKWARD");
+  EXPECT_EQ(printed(backward), "");
+  EXPECT_THAT(backward.values("Out0"), ElementsAre(7));
+  RunOp never("print");
+  never.in("In", {1}, {7}, kI32).out("Out").attr("print_phase", "FORWARD").attr("first_n", 0);
+  EXPECT_EQ(printed(never), "");
+}
+
 TEST(Select, ChecksTheMask) {
   RunOp op("select_input");
   op.in("X", {1}, {1}).in("X", {1}, {2}).in("Mask", {1}, {2}, kI32).out("Out");

@@ -66,8 +66,9 @@ Values bloom_filter(const std::vector<uint8_t>& bits) {
 const std::vector<uint8_t> kWhite = {255, 251, 243, 59, 122, 109, 255, 255, 245, 181, 90, 239};
 const std::vector<uint8_t> kBlack = {254, 222, 95, 255, 118, 94, 187, 193, 247, 205, 223, 115};
 
-RunOp hashed(bool training, bool white = false, bool black = false) {
-  RunOp op("pyramid_hash");
+RunOp hashed(bool training, bool white = false, bool black = false,
+             const char* type = "pyramid_hash") {
+  RunOp op(type);
   Values weights(22);
   for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<double>(i);
   op.in("X", {8, 1}, {5, 9, 3, 4, 7, 1, 2, 2}, kI32, Lod({{0, 4, 5, 8}})).in("W", {22, 1}, weights);
@@ -88,6 +89,17 @@ TEST(PyramidHash, HasARowForEachNgram) {
                           8.5, 9, 0, 0, 0, 0, 1.5, 2, 0.5, 1, 5.5, 6, 1, 1.5, 5, 5.5, 7, 7.5));
   EXPECT_EQ(op.tensor("Out0").lod(), Lod({{0, 5, 6, 9}}));
   EXPECT_EQ(op.tensor("DropPos0").lod(), Lod({{0, 5, 5, 8}}));
+}
+
+// The name that programs give it.
+TEST(PyramidHash, HasASecondName) {
+  RunOp op = hashed(false);
+  RunOp other = hashed(false, false, false, "search_pyramid_hash");
+  ASSERT_EQ(op.run_text(), "ok");
+  ASSERT_EQ(other.run_text(), "ok");
+  EXPECT_EQ(other.values("Out0"), op.values("Out0"));
+  EXPECT_EQ(other.values("Out0").front(), 4);
+  EXPECT_EQ(other.tensor("DropPos0").lod(), op.tensor("DropPos0").lod());
 }
 
 TEST(PyramidHash, DropsNgramsInTraining) {
