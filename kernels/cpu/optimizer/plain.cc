@@ -50,13 +50,41 @@ Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerg
   });
 }
 
+// Elements up to which finding and checking the tensors of an update takes longer than the update.
+constexpr int64_t kFewElements = 1024;
+
+// A small parameter of f32 that is updated in place by a dense gradient: true if that was done.
+// Everything else, and whatever is wrong, is for the general way.
+bool descend_few(const KernelContext& ctx, const UpdateSlots& slots) {
+  const Tensor* const from = ctx.find_in(slots.param);
+  Tensor* const param = ctx.find_out(slots.param_out);
+  if (from == nullptr || param != from || !param->initialized() ||
+      param->dtype() != DType::kFloat32 || param->layout() != nullptr ||
+      param->numel() > kFewElements)
+    return false;
+  const Tensor* const grad = ctx.find_in(slots.grad);
+  const Tensor* const rate = ctx.find_in(slots.rate);
+  if (grad == nullptr || rate == nullptr || grad->dtype() != DType::kFloat32 ||
+      rate->dtype() != DType::kFloat32 || grad->layout() != nullptr ||
+      grad->numel() != param->numel() || rate->numel() != 1)
+    return false;
+  optimizer::detail::apply(Descent<float>{*rate->data<float>()}, param->numel(),
+                           param->data<float>(), grad->data<float>());
+  return true;
+}
+
 StatusOr<Kernel> sgd(const KernelSetup& op) {
   const UpdateSlots slots = update_slots(op, {});
   optimizer::accept_layouts(op, slots);
   Kernel dense = optimizer::update_kernel<0>(
       slots, Sparse::kOwnRows, [](auto rate) { return Descent<decltype(rate)>{rate}; });
   const Var* const param = op.op().block().find_var_recursive(op.op().first_input("Param"));
-  if (param == nullptr || param->kind() != VarKind::kSelectedRows) return dense;
+  if (param == nullptr || param->kind() != VarKind::kSelectedRows) {
+    if (slots.shared >= 0 || slots.master) return dense;
+    return Kernel([=](const KernelContext& ctx) -> Status {
+      return descend_few(ctx, slots) ? Ok() : dense(ctx);
+    });
+  }
   const auto merger = std::make_shared<RowMerger>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     return ctx.in_value(slots.param).holds<SelectedRows>() ? descend_table(ctx, slots, *merger)
