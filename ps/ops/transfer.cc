@@ -137,10 +137,32 @@ StatusOr<Control> make_geo_send(const Link& link, const KernelSetup& setup,
   });
 }
 
+// True where the communicator knows the context of everything that an op without endpoints sends:
+// gradients of typed tables.
+bool goes_to_tables(const Link& link, const std::vector<std::string>& vars) {
+  return link->communicator() != nullptr && !vars.empty() &&
+         llvm::all_of(vars, [&](const auto& var) { return link->communicator()->sends(var); });
+}
+
+StatusOr<Control> make_table_send(const Link& link, const KernelSetup& setup,
+                                  const std::vector<std::string>& vars) {
+  const kernels::ArgRange values = setup.inputs("X");
+  return Control([link, vars, values](ControlContext& ctx) -> Status {
+    for (size_t i = 0; i < vars.size(); ++i) {
+      const Value& value = ctx.args.in_value(values, static_cast<int32_t>(i));
+      if (!value.initialized()) return no_value(vars[i]);
+      MILLRACE_RETURN_IF_ERROR(link->communicator()->send(vars[i], value));
+    }
+    return Ok();
+  });
+}
+
 StatusOr<Control> make_send(const Link& link, const KernelSetup& setup) {
   auto send = std::make_shared<Send>();
   send->vars = names_of(setup.op().input("X"));
   send->endpoints = setup.attr<Strings>("epmap");
+  if (send->endpoints.empty() && goes_to_tables(link, send->vars))
+    return make_table_send(link, setup, send->vars);
   if (send->endpoints.empty()) return make_geo_send(link, setup, send->vars);
   for (size_t i = 0; i < send->vars.size(); ++i) send->args.push_back(setup.input("X", i));
   send->remote_names = setup.attr<Strings>("send_varnames");

@@ -1,0 +1,191 @@
+#include "fleet/runtime/described_tables.h"
+
+#include <algorithm>
+
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "fleet/job/desc_text.h"
+#include "framework/base/errors.h"
+#include "proto/fleet_desc.pb.h"
+#include "ps/table/dense_table.h"
+
+namespace millrace::fleet {
+namespace {
+
+namespace desc = fleet_desc;
+
+StatusOr<desc::DownpourServerParameter> read_server(const std::string& text) {
+  desc::PSParameter all;
+  MILLRACE_RETURN_IF_ERROR(parse_description(text, "ps_desc", all));
+  return all.server_param().downpour_server_param();
+}
+
+template <typename Rule>
+void set_bounds(const Rule& from, ps::SparseRuleOptions& to) {
+  if (from.weight_bounds_size() != 2) return;
+  to.min_bound = from.weight_bounds(0);
+  to.max_bound = from.weight_bounds(1);
+}
+
+StatusOr<ps::SparseRuleOptions> rule_of(const desc::SparseCommonSGDRuleParameter& from) {
+  ps::SparseRuleOptions rule;
+  MILLRACE_ASSIGN_OR_RETURN(rule.kind, ps::parse_sparse_rule(from.name()));
+  const auto set = [&](const auto& part) {
+    rule.learning_rate = static_cast<float>(part.learning_rate());
+    rule.initial_range = static_cast<float>(part.initial_range());
+    set_bounds(part, rule);
+  };
+  using Kind = ps::SparseRuleOptions::Kind;
+  if (rule.kind == Kind::kNaive) {
+    set(from.naive());
+  } else if (rule.kind == Kind::kAdagrad || rule.kind == Kind::kStdAdagrad) {
+    set(from.adagrad());
+    rule.initial_g2sum = static_cast<float>(from.adagrad().initial_g2sum());
+  } else {
+    set(from.adam());
+    rule.beta1 = static_cast<float>(from.adam().beta1_decay_rate());
+    rule.beta2 = static_cast<float>(from.adam().beta2_decay_rate());
+    rule.epsilon = static_cast<float>(from.adam().ada_epsilon());
+  }
+  return rule;
+}
+
+StatusOr<ps::AccessorOptions> accessor_of(const desc::TableAccessorParameter& from) {
+  ps::AccessorOptions accessor;
+  MILLRACE_ASSIGN_OR_RETURN(accessor.kind, ps::parse_accessor(from.accessor_class()));
+  accessor.fea_dim = static_cast<int>(from.fea_dim());
+  accessor.embedx_dim = static_cast<int>(from.embedx_dim());
+  accessor.embedx_threshold = static_cast<float>(from.embedx_threshold());
+  const desc::CtrAccessorParameter& stats = from.ctr_accessor_param();
+  accessor.nonclk_coeff = stats.nonclk_coeff();
+  accessor.click_coeff = stats.click_coeff();
+  accessor.base_threshold = stats.base_threshold();
+  accessor.delta_threshold = stats.delta_threshold();
+  accessor.delta_keep_days = stats.delta_keep_days();
+  accessor.show_click_decay_rate = stats.show_click_decay_rate();
+  accessor.delete_threshold = stats.delete_threshold();
+  accessor.delete_after_unseen_days = stats.delete_after_unseen_days();
+  accessor.show_scale = stats.show_scale();
+  accessor.zero_init = stats.zero_init();
+  MILLRACE_ASSIGN_OR_RETURN(accessor.embed_rule, rule_of(from.embed_sgd_param()));
+  MILLRACE_ASSIGN_OR_RETURN(accessor.embedx_rule, rule_of(from.embedx_sgd_param()));
+  return accessor;
+}
+
+StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from) {
+  if (from.table_class() != "MemorySparseTable" && from.table_class() != "SSDSparseTable")
+    return Unimplemented("sparse table {} of class '{}'", from.table_id(), from.table_class());
+  ps::SparseTableOptions options;
+  options.table_id = static_cast<int>(from.table_id());
+  options.name = from.common().table_name();
+  MILLRACE_ASSIGN_OR_RETURN(options.accessor, accessor_of(from.accessor()));
+  MILLRACE_ASSIGN_OR_RETURN(options.entry, ps::parse_entry(from.common().entry()));
+  return options;
+}
+
+// "beta1&0.9#beta2&0.999": the value of a key, or the default.
+float attr_in(const std::string& attrs, llvm::StringRef key, float fallback) {
+  llvm::SmallVector<llvm::StringRef, 4> items;
+  llvm::StringRef(attrs).split(items, '#');
+  for (const llvm::StringRef item : items) {
+    const auto [name, value] = item.split('&');
+    double number = 0;
+    if (name == key && !value.getAsDouble(number)) return static_cast<float>(number);
+  }
+  return fallback;
+}
+
+// The first value of a column of a dense table, which must be a constant.
+StatusOr<float> constant_of(const desc::CommonAccessorParameter& common, const std::string& param) {
+  const auto at = std::find(common.params().begin(), common.params().end(), param);
+  const auto index = static_cast<int>(at - common.params().begin());
+  if (at == common.params().end() || index >= common.initializers_size())
+    return InvalidArgument("table '{}' has no {}", common.table_name(), param);
+  MILLRACE_ASSIGN_OR_RETURN(const ps::Initializer initializer,
+                            ps::parse_initializer(common.initializers(index)));
+  return initializer.a;
+}
+
+StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, uint64_t seed) {
+  if (from.table_class() != "MemoryDenseTable")
+    return Unimplemented("dense table {} of class '{}'", from.table_id(), from.table_class());
+  const desc::CommonAccessorParameter& common = from.common();
+  ps::DenseTableOptions options;
+  options.table_id = static_cast<int>(from.table_id());
+  options.name = common.table_name();
+  options.elements = common.dims_size() > 0 ? common.dims(0) : 0;
+  MILLRACE_ASSIGN_OR_RETURN(options.rule, ps::parse_dense_rule(common.name()));
+  options.seed = seed;
+  options.sync = common.sync();
+  // the first worker says how parameters begin; what the original tells of them may be empty
+  using Rule = ps::DenseTableOptions::Rule;
+  if (options.rule != Rule::kSum && options.rule != Rule::kSummary) {
+    MILLRACE_ASSIGN_OR_RETURN(options.learning_rate, constant_of(common, "LearningRate"));
+  }
+  options.beta1 = attr_in(common.attr(), "beta1", options.beta1);
+  options.beta2 = attr_in(common.attr(), "beta2", options.beta2);
+  options.epsilon = attr_in(common.attr(), "epsilon", options.epsilon);
+  if (options.rule == Rule::kSummary)
+    options.decay = attr_in(common.attr(), "summary_decay_rate", options.decay);
+  return options;
+}
+
+Status add_table(const desc::TableParameter& from, const ServerTableOptions& options,
+                 ps::TableHandler& handler) {
+  if (from.type() == desc::PS_DENSE_TABLE) {
+    MILLRACE_ASSIGN_OR_RETURN(ps::DenseTableOptions dense, dense_options(from, options.seed));
+    const int id = dense.table_id;
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::Table> table,
+                              ps::DenseTable::create(std::move(dense)));
+    return handler.add(id, std::move(table));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(ps::SparseTableOptions sparse, sparse_options(from));
+  sparse.seed = options.seed;
+  if (from.table_class() == "SSDSparseTable") {
+    if (options.disk_path.empty())
+      return InvalidArgument("table {} of class SSDSparseTable needs a folder", from.table_id());
+    sparse.disk_path = options.disk_path;
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
+                            ps::SparseTable::create(std::move(sparse)));
+  return handler.add_sparse(std::move(table), 0);
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
+    const std::string& description, const ServerTableOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server, read_server(description));
+  int workers = 0;
+  for (const desc::TableParameter& table : server.downpour_table_param())
+    workers = std::max(workers, table.common().trainer_num());
+  if (workers < 1) return InvalidArgument("ps_desc: no table says how many workers there are");
+  auto handler = std::make_unique<ps::TableHandler>(workers);
+  for (const desc::TableParameter& table : server.downpour_table_param()) {
+    if (table.table_class() == "BarrierTable") continue;  // every handler is one
+    if (table.type() == desc::PS_OTHER_TABLE)
+      return Unimplemented("table {} of class '{}'", table.table_id(), table.table_class());
+    MILLRACE_RETURN_IF_ERROR(add_table(table, options, *handler));
+  }
+  return handler;
+}
+
+StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
+    const std::string& description, const std::vector<std::string>& endpoints) {
+  MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server, read_server(description));
+  std::vector<ps::TypedTable> tables;
+  for (const desc::TableParameter& from : server.downpour_table_param()) {
+    if (from.type() != desc::PS_SPARSE_TABLE) continue;
+    ps::TypedTable table;
+    MILLRACE_ASSIGN_OR_RETURN(table.options, sparse_options(from));
+    table.param = from.common().table_name();
+    table.height = from.common().table_num();
+    table.shard_num = static_cast<int64_t>(from.shard_num());
+    table.endpoints = endpoints;
+    tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+}  // namespace millrace::fleet

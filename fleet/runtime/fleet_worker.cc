@@ -1,0 +1,172 @@
+#include "fleet/runtime/fleet_worker.h"
+
+#include "executor/runtime.h"
+#include "fleet/runtime/described_tables.h"
+#include "framework/base/errors.h"
+#include "framework/op_attrs.h"
+#include "ps/client/meeting.h"
+#include "ps/ops/trainer_ops.h"
+#include "ps/table/client_caller.h"
+#include "ps/table/table_sender.h"
+
+namespace millrace::fleet {
+namespace {
+
+constexpr std::chrono::seconds kReportInterval{10};
+
+// Ids that stand for nothing, which only the program says.
+void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
+  for (const Op& op : main.root().ops()) {
+    if (op.type() != "distributed_lookup_table") continue;
+    const int64_t padding = get_attr_or<int64_t>(op, "padding_idx", -1);
+    for (ps::TypedTable& table : tables) {
+      if (padding >= 0 && table.param == op.first_input("W").str()) table.options.padding = padding;
+    }
+  }
+}
+
+bool is_left_gradient(const Block& block, llvm::StringRef name) {
+  const Var* const var = block.find_var(name);
+  return var != nullptr && var->kind() == VarKind::kSelectedRows && !block.has_writers(name);
+}
+
+// Programs keep the sums of gradients that are pushed now instead of computed. They have nothing to
+// add up.
+Status drop_sums_of_tables(Program& main) {
+  Block& block = main.root();
+  for (Op* const op : block.op_vector()) {
+    if (op->type() == "sum" && llvm::all_of(op->input("X"), [&](llvm::StringRef name) {
+          return is_left_gradient(block, name);
+        }))
+      block.erase(*op);
+  }
+  for (const Op& op : block.ops()) {
+    for (const llvm::StringRef name : op.input_names()) {
+      if (!is_left_gradient(block, name)) continue;
+      return Unimplemented("'{}' needs the gradient '{}' of a table, which only servers have",
+                           op.type().str(), name.str())
+          .at(op.location());
+    }
+  }
+  return Ok();
+}
+
+// Contexts of dense tables: rows are pushed by the program itself.
+ps::CommContexts dense_sends(const ps::CommContexts& all) {
+  ps::CommContexts dense;
+  for (const auto& [name, context] : all) {
+    if (!context.is_sparse) dense[name] = context;
+  }
+  return dense;
+}
+
+Status declare_dims(const Program& main, const WorkerSetup& setup, ps::TableSender& sender) {
+  const auto declare = [&](const std::string& name) -> Status {
+    const Var* const var = main.root().find_var(name);
+    if (var == nullptr) return InvalidProgram("the program does not declare '{}'", name);
+    sender.declare(name, Dims(var->dims().begin(), var->dims().end()));
+    return Ok();
+  };
+  for (const auto& [id, names] : setup.dense_tables) {
+    for (const std::string& name : names) MILLRACE_RETURN_IF_ERROR(declare(name));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+FleetWorker::~FleetWorker() = default;
+
+StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
+    const WorkerSetup& setup, std::shared_ptr<ps::Transport> transport) {
+  if (setup.mode == ps::CommMode::kGeo)
+    return Unimplemented("running geo jobs of the fleet API; their programs can be written");
+  std::unique_ptr<FleetWorker> worker(new FleetWorker());
+  worker->mode_ = setup.mode;
+  worker->servers_ = setup.servers;
+  ps::ClientOptions options = setup.client;
+  options.trainer = setup.worker;
+  worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
+  worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
+  worker->main_ = setup.main->clone();
+  MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+  MILLRACE_RETURN_IF_ERROR(worker->make_tables(setup));
+  MILLRACE_RETURN_IF_ERROR(worker->make_communicator(setup));
+  MILLRACE_RETURN_IF_ERROR(worker->prepare(setup));
+  return worker;
+}
+
+Status FleetWorker::make_tables(const WorkerSetup& setup) {
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<ps::TypedTable> tables,
+                            described_sparse_tables(setup.description, setup.servers));
+  if (tables.empty()) return Ok();
+  set_paddings(*main_, tables);
+  MILLRACE_ASSIGN_OR_RETURN(tables_, ps::TrainerTables::create(client_, std::move(tables)));
+  link_->set_tables(tables_);
+  ps::name_pushed_gradients(*main_);
+  return Ok();
+}
+
+Status FleetWorker::make_communicator(const WorkerSetup& setup) {
+  std::map<int, ps::SparseLayout> layouts;
+  if (tables_ != nullptr) {
+    for (const auto& [id, entry] : tables_->all()) layouts[id] = entry.layout;
+  }
+  auto sender = std::make_shared<ps::TableSender>(
+      std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers)),
+      std::move(layouts));
+  MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, *sender));
+  ps::Remarks remarks;
+  MILLRACE_ASSIGN_OR_RETURN(
+      ps::CommunicatorOptions options,
+      ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
+  options.trainers = setup.workers;
+  options.trainer_id = setup.worker;
+  options.pserver_endpoints = setup.servers;
+  MILLRACE_ASSIGN_OR_RETURN(communicator_,
+                            ps::Communicator::create(setup.mode, options, std::move(sender)));
+  ps::CommContexts receive;
+  for (const auto& [id, names] : setup.dense_tables) {
+    ps::CommContext context = ps::dense_table_context(id, names);
+    receive[context.var_name] = std::move(context);
+  }
+  MILLRACE_RETURN_IF_ERROR(communicator_->init_with_ctx(dense_sends(setup.send), receive));
+  link_->set_communicator(communicator_.get());
+  return Ok();
+}
+
+Status FleetWorker::prepare(const WorkerSetup& setup) {
+  const auto runtime = executor::make_runtime("");
+  ps::add_trainer_controls(runtime->controls, link_, "");
+  const executor::Executor executor(runtime, setup.executor);
+  MILLRACE_ASSIGN_OR_RETURN(const auto startup, executor.prepare(*setup.startup, scope_));
+  std::vector<Value> none;
+  MILLRACE_RETURN_IF_ERROR(startup->run({}, {}, none));
+  MILLRACE_ASSIGN_OR_RETURN(prepared_, executor.prepare(*main_, scope_));
+  return Ok();
+}
+
+Status FleetWorker::start() {
+  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, {}));
+  MILLRACE_RETURN_IF_ERROR(communicator_->init_params(scope_));
+  return communicator_->start(&scope_);
+}
+
+Status FleetWorker::step(const executor::NamedValues& feeds,
+                         const std::vector<std::string>& fetches, std::vector<Value>& results) {
+  client_->set_step(step_++);
+  MILLRACE_RETURN_IF_ERROR(prepared_->run(feeds, fetches, results));
+  if (mode_ != ps::CommMode::kAsync) MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+  return communicator_->finish_step(scope_);
+}
+
+Status FleetWorker::stop() {
+  const bool ran = communicator_->is_running();
+  Status flushed = communicator_->stop();
+  if (flushed.ok() && ran) flushed = communicator_->recv(scope_);
+  // servers end when all workers have said so, also those that failed
+  const Status completed = client_->complete(false);
+  return flushed.ok() ? completed : flushed;
+}
+
+}  // namespace millrace::fleet

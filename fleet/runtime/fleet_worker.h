@@ -1,0 +1,79 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "framework/tensor/scope.h"
+#include "ps/client/trainer_link.h"
+#include "ps/communicator/communicator.h"
+#include "ps/table/trainer_tables.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::fleet {
+
+/// What a worker of a fleet job is made from.
+struct WorkerSetup {
+  const Program* main = nullptr;     ///< of make_fleet_worker()
+  const Program* startup = nullptr;  ///< likewise
+  std::string description;           ///< ps_desc.txt of this worker
+  ps::CommMode mode = ps::CommMode::kAsync;
+  std::vector<std::string> servers;
+  int worker = 0;
+  int workers = 1;
+  ps::CommContexts send;                                     ///< send_contexts()
+  std::map<int32_t, std::vector<std::string>> dense_tables;  ///< dense_receives()
+  std::map<std::string, std::string> communicator;           ///< communicator_flags()
+  executor::ExecutorOptions executor;
+  ps::ClientOptions client;  ///< the number of the worker is set here
+};
+
+/// A worker of a fleet job: it looks rows up on the servers, sends gradients, and gets parameters
+/// back while it trains.
+///
+/// Not thread-safe. Source: spec/fleet.md section 4.
+class FleetWorker {
+ public:
+  /// Runs the startup program and compiles the main one; no server is needed yet.
+  /// Errors: kUnimplemented for geo; those of the programs.
+  static StatusOr<std::unique_ptr<FleetWorker>> create(const WorkerSetup& setup,
+                                                       std::shared_ptr<ps::Transport> transport);
+  FleetWorker(const FleetWorker&) = delete;
+  FleetWorker& operator=(const FleetWorker&) = delete;
+  ~FleetWorker();
+
+  /// Gives the servers the first worker's parameters, which the others receive, and begins to
+  /// send. Errors: kDistributed for servers or workers that do not come by the deadline.
+  Status start();
+  /// One step of the main program.
+  Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+              std::vector<Value>& results);
+  /// Sends what waits, receives the last parameters and tells the servers that this worker is done.
+  Status stop();
+  [[nodiscard]] Scope& scope() { return scope_; }
+  [[nodiscard]] ps::Communicator& communicator() { return *communicator_; }
+  [[nodiscard]] ps::TrainerTables* tables() { return tables_.get(); }
+
+ private:
+  FleetWorker() = default;
+  Status make_tables(const WorkerSetup& setup);
+  Status make_communicator(const WorkerSetup& setup);
+  Status prepare(const WorkerSetup& setup);
+
+  ps::CommMode mode_ = ps::CommMode::kAsync;
+  std::vector<std::string> servers_;
+  std::shared_ptr<ps::Client> client_;
+  std::shared_ptr<ps::TrainerLink> link_;
+  std::shared_ptr<ps::TrainerTables> tables_;  ///< null: there are no sparse tables
+  std::unique_ptr<Program> main_;
+  Scope scope_;
+  std::unique_ptr<ps::Communicator> communicator_;
+  std::unique_ptr<executor::PreparedProgram> prepared_;
+  int64_t step_ = 0;
+};
+
+}  // namespace millrace::fleet

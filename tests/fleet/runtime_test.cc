@@ -1,0 +1,296 @@
+// Jobs of the fleet API run: servers of tables and workers in one process, each in a thread.
+
+#include <cmath>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fleet/job/contexts.h"
+#include "fleet/job/fleet_job.h"
+#include "fleet/runtime/fleet_server.h"
+#include "fleet/runtime/fleet_worker.h"
+#include "fleet/strategy/communicator_flags.h"
+#include "framework/read_program.h"
+#include "ops/construct/builder.h"
+#include "ops/minimize/minimize.h"
+#include "ops/registry.h"
+#include "ps/table/dense_table.h"
+#include "ps/transport/inproc.h"
+#include "ps/transport/tcp.h"
+
+namespace millrace::fleet {
+namespace {
+
+using testing::HasSubstr;
+
+void check(const Status& status) {
+  ASSERT_TRUE(status.ok()) << status.to_string();
+}
+
+std::unique_ptr<Program> parse(const std::string& text) {
+  auto program = read_program_bytes(text, "model", {});
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return *std::move(program);
+}
+
+constexpr const char* kMain = R"(# millrace program 1
+
+block 0 {
+  param emb: f32(50, 4)
+  param w: f32(4, 3)
+  param b: f32(3)
+  var ids: i64(-1, 1)
+  var more: i64(-1, 1)
+  var e: f32(-1, 4)
+  var f: f32(-1, 4)
+  var s: f32(-1, 4)
+  var h: f32(-1, 3)
+  var o: f32(-1, 3)
+  var q: f32(-1, 3)
+  var loss: f32(1)
+  lookup_table Ids=ids W=emb -> Out=e {is_sparse: true, remote_prefetch: true, padding_idx: -1l}
+  lookup_table Ids=more W=emb -> Out=f {is_sparse: true, remote_prefetch: true, padding_idx: -1l}
+  elementwise_add X=e Y=f -> Out=s {axis: -1}
+  mul X=s Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}
+  elementwise_add X=h Y=b -> Out=o {axis: 1}
+  square X=o -> Out=q
+  mean X=q -> Out=loss
+}
+)";
+constexpr const char* kStartup = R"(# millrace program 1
+
+block 0 {
+  persist emb: f32(50, 4)
+  persist w: f32(4, 3)
+  persist b: f32(3)
+  uniform_random -> Out=emb {shape: [50l, 4l], seed: 1, min: -0.1, max: 0.1, dtype: 5}
+  uniform_random -> Out=w {shape: [4l, 3l], seed: 2, min: -0.5, max: 0.5, dtype: 5}
+  fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
+}
+)";
+constexpr const char* kDenseMain = R"(# millrace program 1
+
+block 0 {
+  param w: f32(4, 3)
+  param b: f32(3)
+  var x: f32(-1, 4)
+  var h: f32(-1, 3)
+  var o: f32(-1, 3)
+  var q: f32(-1, 3)
+  var loss: f32(1)
+  mul X=x Y=w -> Out=h {x_num_col_dims: 1, y_num_col_dims: 1}
+  elementwise_add X=h Y=b -> Out=o {axis: 1}
+  square X=o -> Out=q
+  mean X=q -> Out=loss
+}
+)";
+constexpr const char* kDenseStartup = R"(# millrace program 1
+
+block 0 {
+  persist w: f32(4, 3)
+  persist b: f32(3)
+  uniform_random -> Out=w {shape: [4l, 3l], seed: 2, min: -0.5, max: 0.5, dtype: 5}
+  fill_constant -> Out=b {shape: [3l], value: 0.5, dtype: 5}
+}
+)";
+
+struct Model {
+  std::unique_ptr<ops::OpRegistry> registry = ops::standard_registry();
+  std::unique_ptr<Program> main;
+  std::unique_ptr<Program> startup;
+
+  Model(const char* main_text, const char* startup_text, UpdateMethod method)
+      : main(parse(main_text)), startup(parse(startup_text)) {
+    ops::Builder builder(*registry, *main, *startup);
+    MinimizeOptions options;
+    options.method = std::move(method);
+    options.learning_rate = 0.1;
+    check(ops::minimize(builder, "loss", options).status());
+  }
+};
+
+executor::NamedValues feeds_of(int worker, int step) {
+  executor::NamedValues feeds;
+  constexpr int64_t kRows = 6;
+  for (const char* const name : {"ids", "more"}) {
+    auto& ids = feeds[name].as<Tensor>();
+    check(ids.resize(DType::kInt64, {kRows, 1}));
+    for (int64_t i = 0; i < kRows; ++i)
+      ids.data<int64_t>()[i] = (i * 7 + step * 3 + worker * 11 + (name[0] == 'm' ? 5 : 0)) % 50;
+  }
+  auto& x = feeds["x"].as<Tensor>();
+  check(x.resize(DType::kFloat32, {kRows, 4}));
+  for (int64_t i = 0; i < kRows * 4; ++i)
+    x.data<float>()[i] = static_cast<float>((i * 5 + step + worker) % 9) * 0.1F - 0.3F;
+  return feeds;
+}
+
+WorkerSetup setup_of(const FleetJob& job, const RoleOutput& role, int worker) {
+  WorkerSetup setup;
+  setup.main = role.programs.main.get();
+  setup.startup = role.programs.startup.get();
+  setup.description = role.ps_desc;
+  setup.mode = job.mode();
+  setup.servers = job.spec().servers;
+  setup.worker = worker;
+  setup.workers = job.spec().workers;
+  setup.send = send_contexts(job.plan(), job.spec().servers, worker);
+  setup.dense_tables = dense_receives(job.plan());
+  setup.communicator = communicator_flags(job.mode(), 0, job.spec().environment);
+  setup.client.deadline = std::chrono::seconds(30);
+  return setup;
+}
+
+// A job that trains a few steps and ends by itself.
+struct Outcome {
+  std::vector<std::vector<float>> losses;                         ///< by worker
+  std::vector<std::map<std::string, std::vector<float>>> params;  ///< by worker, at the end
+};
+
+class Job {
+ public:
+  Job(const Model& model, bool sync, int workers, int servers,
+      const std::vector<std::string>& endpoints = {}) {
+    JobSpec spec;
+    spec.strategy.set_a_sync(!sync);
+    spec.workers = workers;
+    for (int i = 0; i < servers; ++i)
+      spec.servers.push_back(endpoints.empty() ? "127.0.0.1:" + std::to_string(7000 + i)
+                                               : endpoints[static_cast<size_t>(i)]);
+    auto made = FleetJob::create(*model.main, *model.startup, std::move(spec));
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    job_.emplace(*std::move(made));
+  }
+
+  Outcome run(const std::shared_ptr<ps::Transport>& transport, int steps) {
+    Outcome out;
+    const int workers = job_->spec().workers;
+    out.losses.resize(static_cast<size_t>(workers));
+    out.params.resize(static_cast<size_t>(workers));
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < job_->spec().servers.size(); ++i)
+      threads.emplace_back([&, i] { serve(*transport, static_cast<int>(i)); });
+    for (int i = 0; i < workers; ++i)
+      threads.emplace_back([&, i] { work(transport, i, steps, out); });
+    for (std::thread& thread : threads) thread.join();
+    return out;
+  }
+
+ private:
+  void serve(ps::Transport& transport, int index) {
+    const auto role = job_->role({true, index});
+    ASSERT_TRUE(role.ok()) << role.status().to_string();
+    const auto server = FleetServer::create(role->ps_desc, job_->spec().workers, {});
+    ASSERT_TRUE(server.ok()) << server.status().to_string();
+    check((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
+  }
+
+  void work(const std::shared_ptr<ps::Transport>& transport, int index, int steps, Outcome& out) {
+    const auto role = job_->role({false, index});
+    ASSERT_TRUE(role.ok()) << role.status().to_string();
+    const auto made = FleetWorker::create(setup_of(*job_, *role, index), transport);
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    FleetWorker& worker = **made;
+    check(worker.start());
+    for (int step = 0; step < steps; ++step) {
+      std::vector<Value> results(1);
+      const Status done = worker.step(feeds_of(index, step), {"loss"}, results);
+      check(done);
+      if (!done.ok()) break;
+      out.losses[static_cast<size_t>(index)].push_back(
+          results[0].get_if<Tensor>()->data<float>()[0]);
+    }
+    check(worker.stop());
+    for (const char* const name : {"w", "b"}) {
+      const auto values = worker.scope().find(name)->get_if<Tensor>()->values<float>();
+      out.params[static_cast<size_t>(index)][name] = {values.begin(), values.end()};
+    }
+  }
+
+  std::optional<FleetJob> job_;
+};
+
+// The same steps by one process.
+std::map<std::string, std::vector<float>> train_alone(const Model& model, int workers, int steps) {
+  const auto runtime = executor::make_runtime("");
+  const executor::Executor executor(runtime, {});
+  Scope scope;
+  std::vector<Value> none;
+  check((*executor.prepare(*model.startup, scope))->run({}, {}, none));
+  const auto prepared = executor.prepare(*model.main, scope);
+  EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
+  for (int step = 0; step < steps; ++step) {
+    for (int worker = 0; worker < workers; ++worker)
+      check((*prepared)->run(feeds_of(worker, step), {}, none));
+  }
+  std::map<std::string, std::vector<float>> out;
+  for (const char* const name : {"w", "b"}) {
+    const auto values = scope.find(name)->get_if<Tensor>()->values<float>();
+    out[name] = {values.begin(), values.end()};
+  }
+  return out;
+}
+
+TEST(FleetRuntime, OneSynchronousWorkerTrainsAsOneProcess) {
+  for (const UpdateMethod& method : {UpdateMethod(Sgd{}), UpdateMethod(Adam{})}) {
+    const Model model(kDenseMain, kDenseStartup, method);
+    Job job(model, true, 1, 2);
+    const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 5);
+    const auto wanted = train_alone(model, 1, 5);
+    for (const auto& [name, values] : wanted) {
+      const std::vector<float>& found = run.params[0].at(name);
+      ASSERT_EQ(found.size(), values.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(found[i], values[i], 1e-6F) << name << " " << i;
+    }
+  }
+}
+
+TEST(FleetRuntime, WorkersOfASynchronousJobEndWithTheSameParameters) {
+  const Model model(kMain, kStartup, Sgd{});
+  Job job(model, true, 2, 2);
+  const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 20);
+  EXPECT_EQ(run.params[0], run.params[1]);
+  for (const auto& losses : run.losses) EXPECT_LT(losses.back(), 0.5F * losses.front());
+}
+
+TEST(FleetRuntime, AnAsynchronousJobTrainsAndEnds) {
+  const Model model(kMain, kStartup, Sgd{});
+  Job job(model, false, 2, 2);
+  const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 200);
+  for (const auto& losses : run.losses) {
+    EXPECT_TRUE(std::isfinite(losses.back()));
+    EXPECT_LT(losses.back(), 0.5F * losses.front());
+  }
+}
+
+TEST(FleetRuntime, GeoIsSaidToBeMissing) {
+  WorkerSetup setup;
+  setup.mode = ps::CommMode::kGeo;
+  const auto worker = FleetWorker::create(setup, std::make_shared<ps::InprocTransport>());
+  EXPECT_EQ(worker.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(worker.status().message(), HasSubstr("geo"));
+}
+
+TEST(DescribedTables, RefuseWhatServersDoNotHave) {
+  const auto message = [](const std::string& table) {
+    return make_described_tables("server_param { downpour_server_param { downpour_table_param { " +
+                                     table + " common { trainer_num: 2 } } } }",
+                                 {})
+        .status()
+        .message();
+  };
+  EXPECT_EQ(make_described_tables("", {}).status().message(),
+            "ps_desc: no table says how many workers there are");
+  EXPECT_THAT(make_described_tables("nonsense {", {}).status().message(), HasSubstr("line 1"));
+  EXPECT_THAT(message("table_id: 3 type: PS_SPARSE_TABLE table_class: 'Odd'"),
+              HasSubstr("sparse table 3 of class 'Odd'"));
+  EXPECT_THAT(message("table_id: 4 type: PS_OTHER_TABLE table_class: 'GlobalStepTable'"),
+              HasSubstr("table 4 of class 'GlobalStepTable'"));
+  EXPECT_THAT(message("table_id: 5 type: PS_DENSE_TABLE table_class: 'Odd'"),
+              HasSubstr("dense table 5 of class 'Odd'"));
+}
+
+}  // namespace
+}  // namespace millrace::fleet
