@@ -15,9 +15,7 @@
 #include "ops/construct/builder.h"
 #include "ops/minimize/minimize.h"
 #include "ops/registry.h"
-#include "ps/table/dense_table.h"
 #include "ps/transport/inproc.h"
-#include "ps/transport/tcp.h"
 
 namespace millrace::fleet {
 namespace {

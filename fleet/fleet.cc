@@ -1,0 +1,216 @@
+#include "fleet/fleet.h"
+
+#include "fleet/job/contexts.h"
+#include "fleet/strategy/communicator_flags.h"
+#include "framework/base/errors.h"
+#include "ops/construct/builder.h"
+#include "ops/minimize/minimize.h"
+
+namespace millrace::fleet {
+
+Fleet::~Fleet() = default;
+
+Status Fleet::need_role(const char* call) const {
+  if (role_) return Ok();
+  return InvalidArgument("{}: the role is not known yet, call init() first", call);
+}
+
+Status Fleet::need_programs(const char* call, bool server) const {
+  MILLRACE_RETURN_IF_ERROR(need_role(call));
+  if (!output_)
+    return InvalidArgument("{}: there are no programs yet, call minimize() first", call);
+  if (role_->is_server() == server) return Ok();
+  return InvalidArgument("{}: expected a {}, this process is a {}", call,
+                         server ? "server" : "worker", role_name(role_->role));
+}
+
+Status Fleet::init(RoleMaker role) {
+  if (role.has_heter_workers() || role.role == Role::kCoordinator)
+    return Unimplemented("fleet jobs with heter workers or a coordinator");
+  if (role.is_collective) return Unimplemented("fleet jobs without servers (collective roles)");
+  role_ = std::move(role);
+  return Ok();
+}
+
+Status Fleet::init_from_environment(const EnvironmentReader& read) {
+  MILLRACE_ASSIGN_OR_RETURN(RoleMaker role, role_from_environment(read));
+  environment_ = read;
+  return init(std::move(role));
+}
+
+StatusOr<bool> Fleet::is_worker() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("is_worker"));
+  return role_->is_worker();
+}
+
+StatusOr<bool> Fleet::is_server() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("is_server"));
+  return role_->is_server();
+}
+
+StatusOr<bool> Fleet::is_first_worker() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("is_first_worker"));
+  return role_->is_first_worker();
+}
+
+StatusOr<int> Fleet::worker_index() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("worker_index"));
+  if (role_->is_worker()) return role_->id;
+  return InvalidArgument("worker_index: this process is a {}", role_name(role_->role));
+}
+
+StatusOr<int> Fleet::worker_num() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("worker_num"));
+  return role_->worker_num;
+}
+
+StatusOr<int> Fleet::server_index() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("server_index"));
+  if (role_->is_server()) return role_->id;
+  return InvalidArgument("server_index: this process is a {}", role_name(role_->role));
+}
+
+StatusOr<int> Fleet::server_num() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("server_num"));
+  return role_->server_num();
+}
+
+StatusOr<std::vector<std::string>> Fleet::worker_endpoints() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("worker_endpoints"));
+  return role_->worker_endpoints;
+}
+
+StatusOr<std::vector<std::string>> Fleet::server_endpoints() const {
+  MILLRACE_RETURN_IF_ERROR(need_role("server_endpoints"));
+  return role_->server_endpoints;
+}
+
+StatusOr<std::vector<std::string>> Fleet::split_files(const std::vector<std::string>& files) const {
+  MILLRACE_ASSIGN_OR_RETURN(const int index, worker_index());
+  const auto workers = static_cast<size_t>(role_->worker_num);
+  const auto own = static_cast<size_t>(index);
+  const size_t each = files.size() / workers;
+  const size_t larger = files.size() % workers;
+  const size_t begin = own * each + std::min(own, larger);
+  const size_t count = each + (own < larger ? 1 : 0);
+  const auto first = files.begin() + static_cast<std::ptrdiff_t>(begin);
+  return std::vector<std::string>(first, first + static_cast<std::ptrdiff_t>(count));
+}
+
+Status Fleet::distributed_optimizer(MinimizeOptions optimizer, DistributedStrategy strategy) {
+  MILLRACE_RETURN_IF_ERROR(need_role("distributed_optimizer"));
+  MILLRACE_RETURN_IF_ERROR(strategy.mode().status());
+  optimizer_ = std::move(optimizer);
+  strategy_ = std::move(strategy);
+  return Ok();
+}
+
+JobSpec Fleet::job_spec() const {
+  JobSpec spec;
+  spec.strategy = strategy_;
+  spec.servers = role_->server_endpoints;
+  spec.workers = role_->worker_num;
+  spec.worker_endpoints = role_->worker_endpoints;
+  spec.environment = environment_;
+  spec.scheduled_rate = scheduled_rate_;
+  return spec;
+}
+
+Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
+                       const std::string& loss) {
+  MILLRACE_RETURN_IF_ERROR(need_role("minimize"));
+  if (!optimizer_)
+    return InvalidArgument(
+        "minimize: there is no optimizer yet, call distributed_optimizer() first");
+  output_.reset();
+  job_.reset();
+  main_ = main.clone();
+  startup_ = startup.clone();
+  ops::Builder builder(registry, *main_, *startup_);
+  MILLRACE_ASSIGN_OR_RETURN(const ops::MinimizeResult made,
+                            ops::minimize(builder, loss, *optimizer_));
+  const bool stepped = std::holds_alternative<SteppedRate>(optimizer_->learning_rate);
+  scheduled_rate_ = stepped ? made.learning_rate : std::string();
+  MILLRACE_ASSIGN_OR_RETURN(FleetJob job, FleetJob::create(*main_, *startup_, job_spec()));
+  MILLRACE_ASSIGN_OR_RETURN(output_, job.role({role_->is_server(), role_->id}));
+  job_ = std::move(job);
+  return Ok();
+}
+
+Status Fleet::init_server(const ServerTableOptions& options) {
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
+  MILLRACE_ASSIGN_OR_RETURN(server_,
+                            FleetServer::create(output_->ps_desc, role_->worker_num, options));
+  return Ok();
+}
+
+Status Fleet::run_server(ps::Transport& transport) {
+  MILLRACE_RETURN_IF_ERROR(need_programs("run_server", true));
+  if (server_ == nullptr)
+    return InvalidArgument("run_server: there are no tables yet, call init_server() first");
+  return server_->serve(transport, role_->server_endpoints[static_cast<size_t>(role_->id)]);
+}
+
+void Fleet::stop_server() {
+  if (server_ != nullptr) server_->stop();
+}
+
+WorkerSetup Fleet::worker_setup() const {
+  WorkerSetup setup;
+  setup.main = output_->programs.main.get();
+  setup.startup = output_->programs.startup.get();
+  setup.description = output_->ps_desc;
+  setup.mode = job_->mode();
+  setup.servers = role_->server_endpoints;
+  setup.worker = role_->id;
+  setup.workers = role_->worker_num;
+  setup.send = send_contexts(job_->plan(), setup.servers, role_->id);
+  setup.dense_tables = dense_receives(job_->plan());
+  setup.communicator =
+      communicator_flags(setup.mode, strategy_.a_sync_configs().k_steps, environment_);
+  return setup;
+}
+
+Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait) {
+  MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
+  if (worker_ != nullptr)
+    return InvalidArgument("init_worker: the communicator of this worker is running already");
+  if (wait != nullptr && strategy_.a_sync_configs().launch_barrier)
+    MILLRACE_RETURN_IF_ERROR(wait_server_ready(role_->server_endpoints, *wait));
+  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<FleetWorker> worker,
+                            FleetWorker::create(worker_setup(), std::move(transport)));
+  MILLRACE_RETURN_IF_ERROR(worker->start());
+  worker_ = std::move(worker);
+  return Ok();
+}
+
+Status Fleet::step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+                   std::vector<Value>& results) {
+  MILLRACE_RETURN_IF_ERROR(need_programs("step", false));
+  if (worker_ == nullptr)
+    return InvalidArgument("step: this worker does not run, call init_worker() first");
+  return worker_->step(feeds, fetches, results);
+}
+
+Status Fleet::stop_worker() {
+  MILLRACE_RETURN_IF_ERROR(need_programs("stop_worker", false));
+  if (worker_ == nullptr)
+    return InvalidArgument("stop_worker: this worker does not run, call init_worker() first");
+  return worker_->stop();
+}
+
+Status Fleet::shrink() {
+  MILLRACE_RETURN_IF_ERROR(need_programs("shrink", false));
+  if (worker_ == nullptr)
+    return InvalidArgument("shrink: this worker does not run, call init_worker() first");
+  if (worker_->tables() == nullptr) return Ok();
+  ps::TableClient& client = worker_->tables()->client();
+  MILLRACE_RETURN_IF_ERROR(client.barrier("shrink"));
+  if (role_->is_first_worker()) {
+    for (const auto& [id, entry] : worker_->tables()->all())
+      MILLRACE_RETURN_IF_ERROR(client.shrink(id));
+  }
+  return client.barrier("shrink");
+}
+
+}  // namespace millrace::fleet

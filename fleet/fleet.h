@@ -1,0 +1,110 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "executor/executor.h"
+#include "fleet/job/fleet_job.h"
+#include "fleet/roles/role_maker.h"
+#include "fleet/roles/wait_servers.h"
+#include "fleet/runtime/fleet_server.h"
+#include "fleet/runtime/fleet_worker.h"
+#include "framework/base/status.h"
+#include "framework/program.h"
+#include "ops/minimize/options.h"
+#include "ops/registry.h"
+#include "ps/transport/transport.h"
+
+namespace millrace::fleet {
+
+/// One process of a parameter-server job, call by call as the original's fleet object has it, but
+/// an object of the caller's: several may live in one process.
+///
+///   worker: init, distributed_optimizer, minimize, init_worker, step ..., stop_worker
+///   server: init, distributed_optimizer, minimize, init_server, run_server
+///
+/// Calls in another order, or of the other role, are kInvalidArgument naming both. Not thread-safe
+/// but for stop_server(). Source: spec/fleet.md sections 1, 4 and 12.
+class Fleet {
+ public:
+  Fleet() = default;
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+  ~Fleet();
+
+  /// Says which part of the job this is.
+  Status init(RoleMaker role);
+  /// The same by the environment of PaddleCloud. Errors: those of role_from_environment().
+  Status init_from_environment(const EnvironmentReader& read);
+
+  // ---- who this is; errors: not initialised
+  [[nodiscard]] StatusOr<bool> is_worker() const;
+  [[nodiscard]] StatusOr<bool> is_server() const;
+  [[nodiscard]] StatusOr<bool> is_first_worker() const;
+  [[nodiscard]] StatusOr<int> worker_index() const;
+  [[nodiscard]] StatusOr<int> worker_num() const;
+  [[nodiscard]] StatusOr<int> server_index() const;
+  [[nodiscard]] StatusOr<int> server_num() const;
+  [[nodiscard]] StatusOr<std::vector<std::string>> worker_endpoints() const;
+  [[nodiscard]] StatusOr<std::vector<std::string>> server_endpoints() const;
+  /// This worker's part of a list of files: shares in order, the first n mod workers one larger.
+  [[nodiscard]] StatusOr<std::vector<std::string>> split_files(
+      const std::vector<std::string>& files) const;
+
+  /// How the job trains. Errors: before init(); a strategy without a mode.
+  Status distributed_optimizer(MinimizeOptions optimizer, DistributedStrategy strategy);
+  /// Makes the training program and this process's programs from the forward ones, which stay as
+  /// they are. Errors: before distributed_optimizer(); those of ops::minimize() and FleetJob.
+  Status minimize(const ops::OpRegistry& registry, const Program& main, const Program& startup,
+                  const std::string& loss);
+  /// This process's programs and descriptions; null before minimize().
+  [[nodiscard]] const RoleOutput* programs() const { return output_ ? &*output_ : nullptr; }
+  /// What the job is; null before minimize().
+  [[nodiscard]] const FleetJob* job() const { return job_ ? &*job_ : nullptr; }
+
+  /// Makes the tables. Errors: before minimize(); not a server; those of FleetServer.
+  Status init_server(const ServerTableOptions& options = {});
+  /// Serves until all workers have stopped. Errors: before init_server(); those of listening.
+  Status run_server(ps::Transport& transport);
+  /// Ends run_server(). Thread-safety: any thread, while the object lives.
+  void stop_server();
+
+  /// Waits for the servers (a_sync_configs.launch_barrier), brings the parameters to them, or
+  /// from them, and begins to send. Errors: before minimize(); not a worker; a second call;
+  /// kDistributed.
+  /// \param wait  null: nobody is waited for, as where transports are not TCP
+  Status init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait = nullptr);
+  /// One step. Errors: before init_worker(); those of the program and the servers.
+  Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
+              std::vector<Value>& results);
+  /// Sends what waits and tells the servers that this worker is done. Errors: before init_worker().
+  Status stop_worker();
+  /// The worker, for its scope and communicator; null before init_worker().
+  [[nodiscard]] FleetWorker* worker() { return worker_.get(); }
+
+  /// Ends a day of all sparse tables: the first worker asks for it, between two barriers of all.
+  /// Tables of the original ignore the threshold, and so do ours. Errors: before init_worker().
+  Status shrink();
+
+ private:
+  Status need_role(const char* call) const;
+  Status need_programs(const char* call, bool server) const;
+  [[nodiscard]] JobSpec job_spec() const;
+  [[nodiscard]] WorkerSetup worker_setup() const;
+
+  EnvironmentReader environment_ = [](const std::string&) { return std::nullopt; };
+  std::optional<RoleMaker> role_;
+  std::optional<MinimizeOptions> optimizer_;
+  DistributedStrategy strategy_;
+  std::unique_ptr<Program> main_;     ///< the training program, which job_ refers to
+  std::unique_ptr<Program> startup_;  ///< likewise
+  std::string scheduled_rate_;
+  std::optional<FleetJob> job_;
+  std::optional<RoleOutput> output_;
+  std::unique_ptr<FleetServer> server_;
+  std::unique_ptr<FleetWorker> worker_;
+};
+
+}  // namespace millrace::fleet
