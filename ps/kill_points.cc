@@ -15,30 +15,33 @@ namespace millrace::ps {
 namespace {
 
 // All places; docs/reliability.md says where each is.
-constexpr std::array<std::string_view, 18> kNames = {
+constexpr std::array<std::string_view, 23> kNames = {
     "server/before-call",     "server/before-answer",    "server/in-barrier",
     "server/before-apply",    "server/after-apply",      "server/before-go-back",
     "server/after-go-back",   "snapshot/begin",          "snapshot/data-written",
     "snapshot/before-rename", "snapshot/after-rename",   "trainer/before-fetch",
     "trainer/after-fetch",    "trainer/before-send",     "trainer/after-send",
-    "trainer/before-lookup",  "trainer/before-complete", "trainer/after-complete"};
+    "trainer/before-lookup",  "trainer/before-complete", "trainer/after-complete",
+    "reshard/begin",          "reshard/data-written",    "reshard/before-rename",
+    "reshard/after-rename",   "reshard/before-publish"};
 
 // Forwards every call.
 class WatchedCalls final : public io::FileCalls {
  public:
-  explicit WatchedCalls(std::shared_ptr<KillPoint> point)
-      : point_(std::move(point)), calls_(io::system_file_calls()) {}
+  WatchedCalls(std::shared_ptr<KillPoint> point, std::string_view of,
+               std::shared_ptr<io::FileCalls> calls)
+      : point_(std::move(point)), of_(of), calls_(std::move(calls)) {}
 
   StatusOr<std::unique_ptr<io::WritableFile>> create(const std::string& path,
                                                      const io::NewFile& file) override {
     const bool is_manifest = path.find("manifest") != std::string::npos;
-    point_->reach(is_manifest ? "snapshot/data-written" : "snapshot/begin");
+    reach(is_manifest ? "/data-written" : "/begin");
     return calls_->create(path, file);
   }
   Status rename(const std::string& from, const std::string& to) override {
-    point_->reach("snapshot/before-rename");
+    reach("/before-rename");
     Status status = calls_->rename(from, to);
-    point_->reach("snapshot/after-rename");
+    reach("/after-rename");
     return status;
   }
   StatusOr<std::unique_ptr<io::ReadableFile>> open(const std::string& path) override {
@@ -53,7 +56,10 @@ class WatchedCalls final : public io::FileCalls {
   }
 
  private:
+  void reach(const char* place) { point_->reach(of_ + place); }
+
   std::shared_ptr<KillPoint> point_;
+  std::string of_;
   std::shared_ptr<io::FileCalls> calls_;
 };
 
@@ -77,8 +83,12 @@ void KillPoint::reach(std::string_view name) {
   ::pause();  // the signal may take a moment; nothing more is done meanwhile
 }
 
-std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point) {
-  return point == nullptr ? nullptr : std::make_shared<WatchedCalls>(point);
+std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point,
+                                               std::string_view of,
+                                               std::shared_ptr<io::FileCalls> calls) {
+  if (point == nullptr) return calls;
+  if (calls == nullptr) calls = io::system_file_calls();
+  return std::make_shared<WatchedCalls>(point, of, std::move(calls));
 }
 
 }  // namespace millrace::ps

@@ -36,8 +36,14 @@ inline void reach(const std::shared_ptr<KillPoint>& point, std::string_view name
   if (point != nullptr) point->reach(name);
 }
 
-/// The calls of the system, with the places of a snapshot: before its first file, between data and
-/// manifest, before and after the rename that makes it valid. Null for no point.
-std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point);
+/// File calls with the places of what is written in the form of a checkpoint: before its first
+/// file, between data and manifest, before and after the rename that makes it valid.
+///
+/// \param of     what is written: "snapshot" or "reshard", with which the names of the places begin
+/// \param calls  null: those of the system
+/// \returns `calls` for no point
+std::shared_ptr<io::FileCalls> file_calls_with(const std::shared_ptr<KillPoint>& point,
+                                               std::string_view of,
+                                               std::shared_ptr<io::FileCalls> calls = nullptr);
 
 }  // namespace millrace::ps

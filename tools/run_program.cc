@@ -29,17 +29,16 @@ int millrace::tools::run_program(int argc, char** argv) {
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
+    if (!options.ps.metrics.empty() && options.ps.metrics != "0")
+      return millrace::Status(millrace::StatusCode::kUsage,
+                              "--metrics: only the roles of a job with servers show numbers");
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
     name_files_of_rank(options, rings == nullptr ? 0 : rings->rank());
-    // before threads; batches and timings end as signals end them
-    std::unique_ptr<SignalWatch> watch;
-    if (options.batch.empty() && options.benchmark == 0) {
-      watch = std::make_unique<SignalWatch>();
-      watch->start({});
-    }
+    SignalWatch watch;  // before threads
+    watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
-    if (!options.batch.empty()) return run_batch(tool, options, runtime);
-    if (options.benchmark > 0) return run_benchmark(tool, options, runtime);
-    return run_once(tool, options, runtime, *watch);
+    if (!options.batch.empty()) return run_batch(tool, options, runtime, watch);
+    if (options.benchmark > 0) return run_benchmark(tool, options, runtime, watch);
+    return run_once(tool, options, runtime, watch);
   });
 }

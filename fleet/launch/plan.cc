@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -15,6 +16,7 @@ namespace millrace::fleet {
 namespace {
 
 constexpr int kMostChildren = 1024;
+constexpr int kLastPort = 65535;
 
 Status usage(std::string text) {
   return {StatusCode::kUsage, std::move(text)};
@@ -83,7 +85,7 @@ std::vector<ChildPlan> plan_collective(const LaunchOptions& options,
   const std::string size = std::to_string(trainers.size());
   for (size_t i = 0; i < trainers.size(); ++i) {
     const std::string rank = std::to_string(i);
-    ChildPlan child{"trainer", static_cast<int>(i), common(options)};
+    ChildPlan child{"trainer", static_cast<int>(i), common(options), 0};
     child.environment.insert({{"TRAINING_ROLE", "TRAINER"},
                               {"PADDLE_TRAINER_ID", rank},
                               {"PADDLE_TRAINERS_NUM", size},
@@ -105,7 +107,7 @@ ChildPlan ps_child(const LaunchOptions& options, const std::string& role, int ra
                    const std::vector<std::string>& trainers) {
   const bool is_server = role == "server";
   const std::string& own = (is_server ? servers : trainers)[static_cast<size_t>(rank)];
-  ChildPlan child{role, rank, common(options)};
+  ChildPlan child{role, rank, common(options), 0};
   const char* const name = is_server ? "PSERVER" : "TRAINER";
   child.environment.insert({{"TRAINING_ROLE", name},
                             {"PADDLE_ROLE", name},
@@ -123,6 +125,12 @@ ChildPlan ps_child(const LaunchOptions& options, const std::string& role, int ra
   return child;
 }
 
+std::vector<ChildPlan> with_metrics(std::vector<ChildPlan> children, const LaunchOptions& options) {
+  for (size_t i = 0; i < children.size() && options.metrics_port > 0; ++i)
+    children[i].metrics_port = options.metrics_port + static_cast<int>(i);
+  return children;
+}
+
 }  // namespace
 
 StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
@@ -138,7 +146,10 @@ StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> trainer_list,
                             endpoints_of("--trainers", trainers, options.trainers, options,
                                          port == 0 ? 0 : port + servers));
-  if (servers == 0) return plan_collective(options, trainer_list);
+  if (options.metrics_port + servers + trainers - 1 > kLastPort)
+    return usage(fmt::format("--metrics: {} ports from {} on would end above {}",
+                             servers + trainers, options.metrics_port, kLastPort));
+  if (servers == 0) return with_metrics(plan_collective(options, trainer_list), options);
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> server_list,
                             endpoints_of("--servers", servers, options.servers, options, port));
   std::vector<ChildPlan> children;
@@ -146,7 +157,7 @@ StatusOr<std::vector<ChildPlan>> plan_launch(const LaunchOptions& options) {
     children.push_back(ps_child(options, "server", i, server_list, trainer_list));
   for (int i = 0; i < trainers; ++i)
     children.push_back(ps_child(options, "trainer", i, server_list, trainer_list));
-  return children;
+  return with_metrics(std::move(children), options);
 }
 
 }  // namespace millrace::fleet

@@ -17,6 +17,7 @@ struct LaunchOptions {
   std::vector<std::string> trainers;  ///< likewise
   std::string host = "127.0.0.1";     ///< of chosen endpoints
   int start_port = 0;                 ///< of chosen endpoints, one after the other; 0: free ones
+  int metrics_port = 0;               ///< of the first child, the next ones follow; 0: no metrics
   std::string job_id = "default";
 };
 
@@ -25,6 +26,7 @@ struct ChildPlan {
   std::string role;  ///< "server" or "trainer"
   int rank = 0;
   std::map<std::string, std::string> environment;  ///< what is added to that of the launcher
+  int metrics_port = 0;                            ///< where it shows its numbers; 0: nowhere
 
   /// "trainer.0", of the log file and of messages.
   [[nodiscard]] std::string name() const { return role + "." + std::to_string(rank); }

@@ -82,6 +82,19 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
+std::vector<std::string> command_of(std::vector<std::string> command, const ChildPlan& plan) {
+  if (plan.metrics_port == 0) return command;
+  constexpr std::string_view kPlace = "{metrics}";
+  const std::string port = std::to_string(plan.metrics_port);
+  bool named = false;
+  for (std::string& word : command) {
+    for (size_t at = 0; (at = word.find(kPlace, at)) != std::string::npos; named = true)
+      word.replace(at, kPlace.size(), port);
+  }
+  if (!named) command.insert(command.end(), {"--metrics", port});
+  return command;
+}
+
 // The launcher's variables, replaced and joined by those of the child.
 std::vector<std::string> environment_of(const ChildPlan& plan) {
   std::vector<std::string> entries;
@@ -151,7 +164,7 @@ class Supervisor {
     const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (options_.append_logs ? O_APPEND : O_TRUNC);
     const int log = open(child.log.c_str(), flags, 0644);
     if (log < 0) return IoError("cannot write the log {}: {}", child.log, std::strerror(errno));
-    std::vector<std::string> command = options_.command;
+    std::vector<std::string> command = command_of(options_.command, *child.plan);
     std::vector<std::string> variables = environment_of(*child.plan);
     const std::vector<char*> arguments = pointers(command);
     const std::vector<char*> environment = pointers(variables);
@@ -165,7 +178,10 @@ class Supervisor {
               fmt::format("cannot start {}: {}", child.plan->name(), std::strerror(errno))};
     setpgid(child.pid, child.pid);  // as the child does; whoever is first
     child.running = true;
-    options_.say(fmt::format("{} (pid {}): {}", child.plan->name(), child.pid, child.log));
+    std::string line = fmt::format("{} (pid {}): {}", child.plan->name(), child.pid, child.log);
+    if (child.plan->metrics_port > 0)
+      line += fmt::format(", http://127.0.0.1:{}/metrics", child.plan->metrics_port);
+    options_.say(line);
     return Ok();
   }
 

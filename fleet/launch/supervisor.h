@@ -14,6 +14,8 @@ namespace millrace::fleet {
 
 /// How the children of a job are run.
 struct SupervisorOptions {
+  /// Of every child. Where it has a port for metrics, that stands for "{metrics}" in the words, and
+  /// is added as "--metrics PORT" if no word has it.
   std::vector<std::string> command;
   std::string log_dir = "log";  ///< "<role>.<rank>.log" for each child; is made
   bool append_logs = false;     ///< else logs of an earlier job are replaced

@@ -379,10 +379,9 @@ Status Service::look_around() {
   const int64_t applied = steps_->applied();
   const auto waits = [&](const Trainer& trainer) { return trainer.sent > applied; };
   const std::string waiting = trainers.list(now, waits);
-  if (!waiting.empty()) {
-    core_->log(
-        fmt::format("step {}: {} wait for {}", applied, waiting, steps_->describe_late(now)));
-  }
+  const std::string late = steps_->describe_late(now);
+  if (!waiting.empty() && !late.empty())
+    core_->log(fmt::format("step {}: {} wait for {}", applied, waiting, late));
   return Ok();
 }
 

@@ -180,8 +180,8 @@ Status Snapshots::take(int64_t applied, bool wait) {
   state.user["endpoint"] = core_.plan.endpoint;
   const int64_t number = ++number_;
   MILLRACE_RETURN_IF_ERROR(saver_.start(
-      state, [root = root_, number,
-              calls = file_calls_with(core_.options.kill_point)](const io::LocalState& copy) {
+      state, [root = root_, number, calls = file_calls_with(core_.options.kill_point, "snapshot")](
+                 const io::LocalState& copy) {
         return io::save_checkpoint(copy, root, number, {.replace = Replace::kYes, .calls = calls},
                                    kKept);
       }));

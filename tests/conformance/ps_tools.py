@@ -4,6 +4,8 @@
     ps_tools.py --bin-dir build/dev/tools --shared ../shared
 
 - While a job runs, `--metrics` shows the state of a server; the numbers must be those of the job.
+- `launch --metrics` gives every process a port of its own.
+- SIGTERM and SIGINT end trainers, a cluster in one process, batches and timings behind what runs, with 143 and 130; trainers leave the job.
 - `--profile` of all processes, joined by job-report, is one Chrome trace in which arrows lead from where calls are made to where they are
   answered.
 - With `--tls-dir` a job trains; with no certificate, with one of another authority or without the role nobody trains, and everybody ends with an error.
@@ -14,6 +16,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,14 +181,84 @@ def tls(args):
                 print(f"  {what}: {wanted} after {took:.1f} s")
 
 
+def signals(args):
+    """Trainers that are told to stop finish their step, leave the job, and write nothing; the others go on, and servers end well."""
+    for case, flags in (("ps_sync/emb_prefetch_adagrad_2s2t", []), ("ps_async/async_dense_2s2t", []), ("ps_async/async_dense_2s2t", ["--worker-threads", "2"])):
+        for number, code, everybody in ((signal.SIGTERM, 143, False), (signal.SIGINT, 130, True)):
+            with Job(args.bin_dir, f"{args.shared}/goldens/{case}", 600).prepare() as job:
+                for i in range(len(job.servers)):
+                    job.start_server(i, wait=False)
+                for t in range(len(job.trainers)):
+                    job.start_trainer(t, flags=flags)
+                last = len(job.trainers) - 1
+                job.wait_for_bytes(60_000)
+                told = range(len(job.trainers)) if everybody else [last]
+                for t in told:
+                    job.trainers[t].signal(number)
+                servers, trainers = job.wait_all(LIMIT)
+                what = f"{case} {flags} {number}: {servers} {trainers}: {tails(job)}"
+                require(servers == [0] * len(servers), what)
+                require(trainers == [code if t in told else 0 for t in range(len(job.trainers))], what)
+                require(all(os.path.exists(f"{job.dir}/out_{t}.npz") == (t not in told) for t in range(len(job.trainers))), what)
+                require(os.path.exists(f"{job.dir}/after.npz") == (0 not in told), what)
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 2000).prepare(with_proxies=False) as job:
+        codes = []
+        for wait in (1.5, 1, 0.7, 0.5, 0.3):  # how long it takes depends on the machine
+            process = job.start("cluster", "run-program", ["--cluster", "inproc", "--transpiled", f"{job.dir}/out", "--params", job.params, "--steps",
+                                "2000", "--feed-steps", f"{job.dir}/feeds.npz", "--fetch", job.cfg["loss"], "--output", f"{job.dir}/all.npz", "--force"])
+            time.sleep(wait)
+            process.signal(signal.SIGINT)
+            codes.append(process.wait(time.monotonic() + LIMIT))
+            if codes[-1] != 0:
+                break
+            os.remove(f"{job.dir}/all.npz")
+        require(codes[-1] == 130 and "stopped by signal 2" in process.text, f"cluster: {codes}: {process.text[-300:]}")
+        require(not os.path.exists(f"{job.dir}/all.npz"), "the cluster has written its results")
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../data/fit_a_line")
+        lines = json.dumps({"program": f"{model}/startup.pb"}) + "\n"
+        with open(f"{job.dir}/cases.jsonl", "w", encoding="utf-8") as f:
+            f.write(lines * 1000000)
+        for words, number, code in ((["--batch", f"{job.dir}/cases.jsonl"], signal.SIGTERM, 143),
+                                    (["--program", f"{model}/startup.pb", "--benchmark", "1000000000"], signal.SIGINT, 130)):
+            process = job.start(words[0], "run-program", words)
+            until = time.monotonic() + 1
+            while time.monotonic() < until or (words[0] == "--batch" and "ok" not in process.text):
+                time.sleep(0.02)
+            process.signal(number)
+            require(process.wait(time.monotonic() + LIMIT) == code, f"{words[0]}: {process.p.returncode}: {process.text[-300:]}")
+
+
+def ports(args):
+    """launch gives every process a port of its own for its numbers."""
+    with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 4000).prepare(with_proxies=False) as job:
+        base = free_ports(1)[0]
+        count = len(job.servers) + len(job.trainers)
+        for t in range(len(job.trainers)):
+            os.rename(f"{job.dir}/feeds_{t}.npz", f"{job.dir}/own{t}.npz")
+        job.start("launch", "launch", ["--servers", ",".join(f"127.0.0.1:{p}" for p in job.ports), "--trainer_num", str(len(job.trainers)), "--log_dir",
+                  f"{job.dir}/logs", "--metrics", str(base), "--", f"{job.bin}/run-program", "--role", "auto", "--transpiled", f"{job.dir}/out",
+                  "--params", job.params, "--feed-steps", job.dir + "/own{rank}.npz", "--steps", "4000"])
+        until, roles = time.monotonic() + LIMIT, {}
+        while len(roles) < count and time.monotonic() < until:
+            for port in range(base, base + count):
+                try:
+                    roles.setdefault(port, re.search(r'role="(\w+)",rank="(\d+)"', " ".join(scrape(port))).groups())
+                except (OSError, AttributeError):
+                    pass  # not there yet
+            time.sleep(0.05)
+        wanted = [("server", str(i)) for i in range(len(job.servers))] + [("trainer", str(t)) for t in range(len(job.trainers))]
+        require([roles.get(p) for p in range(base, base + count)] == wanted, f"{roles}, expected {wanted}: {tails(job)}")
+        require(f"http://127.0.0.1:{base + count - 1}/metrics" in job.processes[-1].text, job.processes[-1].text)
+
+
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin-dir", required=True)
     ap.add_argument("--shared", default="../shared")
-    ap.add_argument("--only", default="", help="metrics, trace or tls")
+    ap.add_argument("--only", default="", help="metrics, ports, signals, trace or tls")
     args = ap.parse_args()
     good = bad = 0
-    for check in (metrics, trace, tls):
+    for check in (metrics, ports, signals, trace, tls):
         if args.only not in ("", check.__name__):
             continue
         try:

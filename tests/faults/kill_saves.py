@@ -5,12 +5,13 @@
 
 A run saves after every step and is started anew with --resume auto each time. After every kill all complete checkpoints of
 the folder must verify, and the newest must not be older than the one before. In the end the run is left alone: what it has
-must equal, bit by bit, what a run has that was never killed. Exit status: 0 all well, 1 not.
+must equal, bit by bit, what a run has that was never killed. Then its checkpoint is cut anew, with a kill at each point of that. Exit status: 0 all well, 1 not.
 """
 import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,30 @@ import tempfile
 import time
 
 EPOCHS, ROWS, BATCH = 40, 400, 10
+
+
+def reshard_points(tool, at, wrong):
+    """Kills `checkpoint reshard` at each of its points: what it leaves is no checkpoint or a good one, and doing it again gives all."""
+    kills = 0
+    for point in ("begin", "begin:2", "data-written", "before-rename", "after-rename"):
+        words = [tool("checkpoint"), "reshard", at("ck"), "--ranks", "3", "--cut-whole", "-o", at("cut"), "--force"]
+        killed = subprocess.run(words + ["--kill-point", "reshard/" + point], capture_output=True, text=True)
+        if killed.returncode != -signal.SIGKILL:
+            wrong.append(f"not killed at reshard/{point}: {killed.returncode} {killed.stderr.strip()}")
+            continue
+        kills += 1
+        done = subprocess.run([tool("checkpoint"), "diff", at("ck"), at("cut")], capture_output=True, text=True)
+        # a checkpoint from the rename on, and before it where there was one, which holds the same
+        expected = point in ("before-rename", "after-rename")
+        if os.path.exists(at("cut/manifest.json")) != expected or (expected and done.returncode != 0):
+            wrong.append(f"after a kill at reshard/{point}: {done.stdout.strip()} {done.stderr.strip()}")
+        subprocess.run(words, check=True, capture_output=True)
+        done = subprocess.run([tool("checkpoint"), "diff", at("ck"), at("cut")], capture_output=True, text=True)
+        if done.returncode != 0:
+            wrong.append(f"cut again after a kill at reshard/{point}: {done.stdout.strip()} {done.stderr.strip()}")
+        if point != "data-written":
+            shutil.rmtree(at("cut"))
+    return kills
 
 
 def main():
@@ -66,14 +91,16 @@ def main():
         done = subprocess.run([tool("checkpoint"), "diff", at("whole.npz"), at("again.npz")], capture_output=True, text=True)
         if done.returncode != 0:
             wrong.append("the end differs: " + done.stdout.strip())
+        points = reshard_points(tool, at, wrong)
     figures = {"rounds": args.rounds, "kills": kills, "incomplete_folders_seen": incomplete, "newest_step_at_last_kill": last,
+               "killed_in_reshard": points,
                "wrong": len(wrong), "seconds": round(time.monotonic() - begin, 1)}
     print("\n".join(wrong[:10]))
     print(json.dumps(figures))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(figures, f)
-    return int(bool(wrong) or kills == 0)
+    return int(bool(wrong) or kills == 0 or points == 0)
 
 
 if __name__ == "__main__":

@@ -318,6 +318,29 @@ class Suite:
             require(set(others) <= ({0, 5} if point.endswith("complete") else {5}), f"the others ended with {others}: {tails(job)}")
             require(any(f"trainer {victim}" in s.text for s in job.servers), f"no server names trainer {victim}: {tails(job)}")
 
+    def f3_at_reshard(self):
+        """The snapshots of a job that is done are cut anew, with a kill at each point of that: nothing appears, or what was there stays; then all."""
+        with self.job() as job:
+            want, root = self.result(job), os.path.join(job.dir, "snapshots")
+            folders = [["--snapshot-dir", root, "--snapshot-every", "1", "--snapshot-durable"]] * len(job.servers)
+            for i, folder in enumerate(folders):
+                job.start_server(i, flags=folder)
+            for t in range(len(job.trainers)):
+                job.start_trainer(t)
+            require_same(job, want)
+            slices, out = f"{job.dir}/out/slices.json", os.path.join(job.dir, "cut")
+            words = ["reshard", root, "--slices", slices, "--to-slices", slices, "-o", out, "--force"]
+            for again in (False, True):
+                for point in ("begin:2", "data-written:2", "before-rename:3", "after-rename:2", "before-publish"):
+                    process = job.start("reshard", "checkpoint", words + ["--kill-point", "reshard/" + point])
+                    code = process.wait(time.monotonic() + LIMIT)
+                    require(code == -signal.SIGKILL, f"not killed at {point}, exit status {code}: {process.text[-300:]}")
+                    require(os.path.exists(out) == again, f"killed at {point}: {os.listdir(job.dir)}")
+                    if again:
+                        job.run("checkpoint", ["diff", root, out, "--slices", slices])
+                job.run("checkpoint", words)
+                job.run("checkpoint", ["diff", root, out, "--slices", slices])
+
     # --- F4: slow is not dead ---------------------------------------------------------------------------------------
 
     def f4_stopped(self):

@@ -44,6 +44,18 @@ TEST(Plan, TellsRanksWhoTheyAre) {
   }
 }
 
+TEST(Plan, GivesEachProcessAPortForItsNumbers) {
+  LaunchOptions options;
+  options.server_num = 2;
+  options.trainer_num = 2;
+  for (const ChildPlan& child : plan(options)) EXPECT_EQ(child.metrics_port, 0);
+  options.metrics_port = 9091;
+  int port = 9091;
+  for (const ChildPlan& child : plan(options)) EXPECT_EQ(child.metrics_port, port++);
+  options.metrics_port = 65533;
+  EXPECT_THAT(plan_launch(options).status().message(), HasSubstr("4 ports from 65533 on"));
+}
+
 TEST(Plan, TellsServersAndTrainers) {
   LaunchOptions options;
   options.servers = {"127.0.0.1:6174", "127.0.0.1:6175"};

@@ -62,6 +62,25 @@ TEST_F(SupervisorTest, WritesALogForEachChild) {
   EXPECT_EQ(log("trainer.1"), "rank 1\nerror\n");
 }
 
+TEST_F(SupervisorTest, NamesThePortsForNumbers) {
+  LaunchOptions launch;
+  launch.nproc_per_node = 2;
+  launch.metrics_port = 9400;
+  const auto plans = plan_launch(launch);
+  ASSERT_TRUE(plans.ok());
+  std::string said;
+  SupervisorOptions options;
+  options.log_dir = (folder_ / "log").string();
+  options.say = [&](const std::string& line) { said += line + "\n"; };
+  options.command = {"sh", "-c", "echo \"$@\"", "name"};
+  ASSERT_EQ(supervise(*plans, options)->code, 0);
+  EXPECT_EQ(log("trainer.1"), "--metrics 9401\n");
+  EXPECT_THAT(said, HasSubstr("trainer.0.log, http://127.0.0.1:9400/metrics"));
+  options.command = {"echo", "at:{metrics}"};
+  ASSERT_EQ(supervise(*plans, options)->code, 0);
+  EXPECT_EQ(log("trainer.1"), "at:9401\n");
+}
+
 TEST_F(SupervisorTest, ReportsTheFirstFailureAndEndsTheOthers) {
   const auto start = std::chrono::steady_clock::now();
   const JobOutcome outcome =

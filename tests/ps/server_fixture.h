@@ -38,7 +38,8 @@ class TestServer {
       result_ = tensor.resize(DType::kFloat32, var->dims());
       std::copy(numbers.begin(), numbers.end(), tensor.data<float>());
     }
-    options.report_interval = std::chrono::milliseconds(0);
+    if (options.report_interval == ServerOptions().report_interval)
+      options.report_interval = std::chrono::milliseconds(0);
     role_ = std::make_shared<ServerRole>(std::move(transport), std::move(options), "");
     const auto runtime = executor::make_runtime();
     add_server_controls(runtime->controls, role_);

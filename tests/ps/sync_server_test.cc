@@ -1,5 +1,6 @@
 #include <atomic>
 #include <filesystem>
+#include <mutex>
 #include <random>
 
 #include <gmock/gmock.h>
@@ -14,6 +15,7 @@
 namespace millrace::ps {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
@@ -221,6 +223,30 @@ TEST(SyncServer, ADeadlineSaysWhoIsWaitedFor) {
   const Status status = trainer.step("w@GRAD.trainer_0", {1, 1}, seen);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(), HasSubstr("trainer 1 (not there yet)"));
+}
+
+// In the log of a server, again and again while nothing goes on.
+TEST(SyncServer, SaysNowAndThenWhoWaitsForWhom) {
+  const auto way = transport();
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  ServerOptions options;
+  options.report_interval = std::chrono::milliseconds(50);
+  options.log = [&](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(line);
+  };
+  TestServer server(way, sync_server(2), kStart, options);
+  TestTrainer other(way, 1);
+  ASSERT_TRUE(other.call(Method::kFetchBarrier).ok());
+  TestTrainer trainer(way, 0, 2500);
+  Floats seen;
+  EXPECT_EQ(trainer.step("w@GRAD.trainer_0", {1, 1}, seen).code(), StatusCode::kDistributed);
+  const std::lock_guard lock(mutex);
+  EXPECT_THAT(lines, ::testing::Contains(AllOf(HasSubstr("step 0: trainer 0"),
+                                               HasSubstr(" wait for trainer 1 "),
+                                               HasSubstr(" with w@GRAD.trainer_1")))
+                         .Times(::testing::Gt(1)));
 }
 
 TEST(SyncServer, ATrainerThatNeverComesEndsTheServer) {

@@ -122,6 +122,15 @@ void add_checkpoint_options(Tool& tool, CheckpointFlags& flags) {
   tool.rare(app.add_option("--progress", flags.progress, "auto, never or json")
                 ->type_name("HOW")
                 ->check(CLI::IsMember({"auto", "never", "json"}).description("")));
+  tool.rare(app.add_option("--kill-point", flags.kill_point,
+                           "for tests of reshard: the process kills itself where it reaches this "
+                           "place for the COUNT-th time")
+                ->type_name("NAME[:COUNT]"));
+}
+
+StatusOr<std::shared_ptr<ps::KillPoint>> kill_point_of(const CheckpointFlags& flags) {
+  if (flags.kill_point.empty()) return std::shared_ptr<ps::KillPoint>();
+  return ps::KillPoint::parse(flags.kill_point);
 }
 
 Status check_stopped(const CheckpointFlags& flags) {

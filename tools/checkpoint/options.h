@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/folder.h"
+#include "ps/kill_points.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
@@ -42,6 +43,7 @@ struct CheckpointFlags {
   double rtol = 0;
   double atol = 0;
   std::string progress = "auto";
+  std::string kill_point;  ///< NAME[:COUNT] where the process ends itself; empty: nowhere
   // Not flags: how a signal reaches the commands.
   std::shared_ptr<io::FileCalls> calls;     ///< fail once the command is to stop; null: never
   const std::atomic<bool>* stop = nullptr;  ///< the same for what does not go through them
@@ -59,6 +61,9 @@ bool has_manifest(const CheckpointFlags& flags, const std::string& path);
 /// io::list_checkpoints() of a path and what stands for it on other disks.
 StatusOr<std::vector<io::CheckpointEntry>> list_steps(const CheckpointFlags& flags,
                                                       const std::string& path);
+
+/// What --kill-point names; null: nothing. Errors: kInvalidArgument.
+StatusOr<std::shared_ptr<ps::KillPoint>> kill_point_of(const CheckpointFlags& flags);
 
 /// Adds the options to the tool.
 void add_checkpoint_options(Tool& tool, CheckpointFlags& flags);

@@ -74,7 +74,8 @@ StatusOr<int> checkpoint_reshard(Tool& tool, const CheckpointFlags& flags) {
     options.max_memory_bytes = static_cast<uint64_t>(flags.max_memory);
     options.save.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.save.sync = flags.sync;
-    options.save.calls = flags.calls;
+    MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
+    options.save.calls = ps::file_calls_with(point, "reshard", flags.calls);
     options.save.block_bytes = from.manifest().block_bytes;
     options.save.progress = progress.callback();
     MILLRACE_RETURN_IF_ERROR(io::reshard_checkpoint(from, tool.common().output, options));

@@ -292,11 +292,14 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     io::CheckpointSaveOptions options;
     options.replace = tool.common().force ? Replace::kYes : Replace::kNo;
     options.sync = flags.sync;
-    options.calls = flags.calls;
+    MILLRACE_ASSIGN_OR_RETURN(const auto point, kill_point_of(flags));
+    options.calls = ps::file_calls_with(point, "reshard", flags.calls);
     options.progress = progress.callback();
-    MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output));
+    // snapshots of two jobs side by side would be taken for those of one
+    MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output, options.replace));
     MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, staged.path(),
                                                static_cast<uint64_t>(flags.max_memory), options));
+    ps::reach(point, "reshard/before-publish");
     MILLRACE_RETURN_IF_ERROR(staged.commit(flags.sync));
   }
   MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));

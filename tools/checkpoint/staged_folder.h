@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "framework/base/file.h"
 #include "framework/base/status.h"
 
 namespace millrace::tools {
@@ -13,6 +14,9 @@ class StagedFolder {
  public:
   /// Errors: kIo.
   static StatusOr<StagedFolder> create(std::string target);
+  /// The same, but a folder that is there already is replaced whole, at once. \param replace  kNo:
+  /// that is an error (kUsage) unless it is empty
+  static StatusOr<StagedFolder> create(std::string target, Replace replace);
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&&) = delete;
   StagedFolder(const StagedFolder&) = delete;
@@ -28,10 +32,12 @@ class StagedFolder {
   Status commit(bool sync);
 
  private:
-  explicit StagedFolder(std::string target) : target_(std::move(target)) {}
+  explicit StagedFolder(std::string target);
+  Status stage();
 
   std::string target_;
   std::string temporary_;  ///< empty: nothing to rename or to remove
+  bool swaps_ = false;     ///< with what is there
 };
 
 }  // namespace millrace::tools

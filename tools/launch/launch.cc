@@ -23,6 +23,7 @@ std::string text_of(const JobEnvironment& own, const std::vector<ChildPlan>& chi
                   own.source == "none" ? "nothing: no launcher's variables are set" : own.source);
   for (const ChildPlan& child : children) {
     text += fmt::format("[{}]\n", child.name());
+    if (child.metrics_port > 0) text += fmt::format("metrics at port {}\n", child.metrics_port);
     for (const auto& [name, value] : child.environment) text += fmt::format("{}={}\n", name, value);
   }
   return text;
@@ -33,6 +34,7 @@ std::string json_of(const JobEnvironment& own, const std::vector<ChildPlan>& chi
   for (const ChildPlan& child : children) {
     list.push_back(
         {{"role", child.role}, {"rank", child.rank}, {"environment", child.environment}});
+    if (child.metrics_port > 0) list.back()["metrics_port"] = child.metrics_port;
   }
   const nlohmann::ordered_json document = {
       {"schema", {{"name", "launch-environment"}, {"version", 1}}},
@@ -76,6 +78,12 @@ void add_launch_options(Tool& tool, LaunchFlags& flags) {
   app.add_option("--job_id,--job-id", flags.job_id, "processes of other jobs are refused")
       ->type_name("NAME");
   app.option_defaults()->group("Children");
+  app.add_option("--metrics", flags.metrics,
+                 "port at which the first process shows its numbers, the others at the next ones "
+                 "(servers, then trainers): {metrics} in the command, else --metrics is added")
+      ->check(CLI::Range(1, 65535).description(""))
+      ->default_str("")
+      ->type_name("PORT");
   app.add_option("--log_dir,--log-dir", flags.log_dir, "folder of <role>.<rank>.log")
       ->type_name("DIR");
   add_switch(app, "--log_overwrite", flags.log_overwrite, "replace logs; else append");
@@ -100,6 +108,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   options.trainers = fleet::split_list(flags.trainers);
   options.host = flags.host;
   options.start_port = flags.start_port;
+  options.metrics_port = flags.metrics;
   options.job_id = flags.job_id;
   if (flags.nproc_per_node > 0 && flags.server_num > 0 && flags.trainer_num > 0 &&
       flags.nproc_per_node != flags.trainer_num)

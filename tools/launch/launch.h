@@ -16,6 +16,7 @@ struct LaunchFlags {
   std::string trainers;
   std::string host = "127.0.0.1";
   int start_port = 0;
+  int metrics = 0;
   std::string log_dir = "log";
   bool log_overwrite = true;
   std::string job_id = "default";

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "ps/transport/inproc.h"
+#include "tools/common/signal_watch.h"
 #include "tools/ps/job_report.h"
 #include "tools/ps/server_job.h"
 #include "tools/ps/trainer_job.h"
@@ -75,11 +77,36 @@ StatusOr<std::vector<Steps>> read_feeds_of_all(const RunOptions& options, int tr
   return feeds;
 }
 
+// How the trainers of a cluster learn of a signal: all end behind the last step that any of them
+// has begun, so that no step is half of them.
+class CommonStop {
+ public:
+  explicit CommonStop(const SignalWatch& watch) : watch_(watch) {}
+  // Before each step. \returns false if it is not to be done
+  bool begin(size_t step) {
+    const std::lock_guard lock(mutex_);
+    if (watch_.stopped()) stopped_ = true;
+    if (stopped_ && step >= begun_) return false;
+    begun_ = std::max(begun_, step + 1);
+    return true;
+  }
+  [[nodiscard]] bool stopped() const {
+    const std::lock_guard lock(mutex_);
+    return stopped_;
+  }
+
+ private:
+  const SignalWatch& watch_;
+  mutable std::mutex mutex_;
+  size_t begun_ = 0;  ///< steps
+  bool stopped_ = false;
+};
+
 // What all roles share.
 class Cluster {
  public:
-  Cluster(Tool& tool, const RunOptions& options, Folder folder)
-      : tool_(tool), options_(options), folder_(std::move(folder)) {}
+  Cluster(Tool& tool, const RunOptions& options, Folder folder, const SignalWatch& watch)
+      : tool_(tool), options_(options), folder_(std::move(folder)), watch_(watch), stop_(watch) {}
 
   StatusOr<int> run();
 
@@ -99,6 +126,8 @@ class Cluster {
   Tool& tool_;
   const RunOptions& options_;
   Folder folder_;
+  const SignalWatch& watch_;
+  CommonStop stop_;
   std::shared_ptr<ps::InprocTransport> transport_ = std::make_shared<ps::InprocTransport>();
   std::vector<std::unique_ptr<ServerJob>> servers_;
 };
@@ -140,7 +169,7 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
   state.steps = static_cast<int64_t>(feeds.size());
   state.epoch = state.epochs = 1;
   NamedValues values;
-  for (size_t k = 0; k < feeds.size(); ++k) {
+  for (size_t k = 0; k < feeds.size() && stop_.begin(k); ++k) {
     MILLRACE_RETURN_IF_ERROR(
         job->step(static_cast<int64_t>(k), feeds[k], options_.fetches, values));
     stats = job->stats();
@@ -152,6 +181,7 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
       results[fmt::format("t{}/step{}/{}", id, k, name)] = std::move(value);
   }
   if (shows) progress.finish(state);
+  if (stop_.stopped()) return job->finish(tool_, {});
   const bool gathers = id == 0 && !options_.save_persistables.empty();
   TrainerJob::Ending ending = ending_of(tool_, options_);
   if (gathers) ending.gather = &gathered;
@@ -202,6 +232,10 @@ StatusOr<int> Cluster::run() {
   }
   for (std::thread& thread : threads) thread.join();
   MILLRACE_RETURN_IF_ERROR(first_cause(results));
+  if (stop_.stopped()) {
+    tool_.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch_.seen()));
+    return watch_.exit_code();
+  }
   tool_.log(LogLevel::kInfo, job_summary(stats));
   MILLRACE_RETURN_IF_ERROR(write_report(stats));
   NamedValues all;
@@ -223,7 +257,9 @@ StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
                   "--cluster: give the folder of the transpiled job (--transpiled)");
   }
   MILLRACE_ASSIGN_OR_RETURN(Folder folder, open_folder(options.ps.transpiled));
-  return Cluster(tool, options, std::move(folder)).run();
+  SignalWatch watch;  // before threads
+  watch.start({});
+  return Cluster(tool, options, std::move(folder), watch).run();
 }
 
 }  // namespace millrace::tools

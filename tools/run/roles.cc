@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "io/npz.h"
 #include "ps/transport/tracing.h"
+#include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
 #include "tools/ps/trainer_job.h"
@@ -26,9 +27,16 @@ namespace {
 
 using executor::NamedValues;
 
-// Trains the steps from `first` on and says to the servers that this was all.
+// Says to the servers that this was all, behind what waits to be sent. A trainer that was told to
+// stop leaves the job, which goes on without it, and keeps nothing.
+Status leave(const Tool& tool, TrainerJob& job, const TrainerJob::Ending& ending,
+             const SignalWatch& watch) {
+  return job.finish(tool, watch.stopped() ? TrainerJob::Ending() : ending);
+}
+
+// Trains the steps from `first` on, up to a signal, and leaves the job.
 Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder, int64_t begin,
-             NamedValues& results, const TrainerJob::Ending& ending) {
+             NamedValues& results, const TrainerJob::Ending& ending, const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
@@ -38,7 +46,7 @@ Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& fee
   const bool prefixed = !feeder.has_data();
   NamedValues values;
   if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
-  for (int64_t step = begin; !feeder.ends_at(step); ++step) {
+  for (int64_t step = begin; !watch.stopped() && !feeder.ends_at(step); ++step) {
     MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const feeds, feeder.feeds(step));
     if (feeds == nullptr) break;
     MILLRACE_RETURN_IF_ERROR(job.step(step, *feeds, options.fetches, values));
@@ -57,7 +65,7 @@ Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& fee
   if (feeder.steps() != 1) progress.finish(state);
   if (feeder.waited_s() > 0)
     tool.log(LogLevel::kInfo, fmt::format("steps waited {:.3f} s for examples", feeder.waited_s()));
-  return job.finish(tool, ending);
+  return leave(tool, job, ending, watch);
 }
 
 // What the workers of a trainer share.
@@ -69,9 +77,10 @@ struct Side {
   ProgressState state;
 };
 
-// Steps of one worker, one after the other, until there are no more or one has failed.
+// Steps of one worker, one after the other, until there are no more, one has failed, or a signal
+// has come.
 Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feeder, Side& side,
-            Progress& progress, NamedValues& results) {
+            Progress& progress, NamedValues& results, const SignalWatch& watch) {
   const bool prefixed = !feeder.has_data();
   NamedValues feeds;
   NamedValues values;
@@ -79,7 +88,7 @@ Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feed
     int64_t step = 0;
     {
       const std::lock_guard lock(side.mutex);
-      if (side.ended || feeder.ends_at(side.next)) return Ok();
+      if (side.ended || watch.stopped() || feeder.ends_at(side.next)) return Ok();
       MILLRACE_ASSIGN_OR_RETURN(const NamedValues* const given, feeder.feeds(side.next));
       side.ended = given == nullptr;
       if (side.ended) return Ok();
@@ -106,7 +115,8 @@ Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feed
 
 // The same with several threads, each of which takes the next batch when it is done with one.
 Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder,
-                          int64_t begin, NamedValues& results, const TrainerJob::Ending& ending) {
+                          int64_t begin, NamedValues& results, const TrainerJob::Ending& ending,
+                          const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
@@ -118,7 +128,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job
   std::vector<std::thread> threads;
   for (int worker = 0; worker < job.workers(); ++worker) {
     threads.emplace_back([&, worker] {
-      Status status = work(worker, options, job, feeder, side, progress, results);
+      Status status = work(worker, options, job, feeder, side, progress, results, watch);
       // nobody waits at a barrier for who has gone
       if (const Status left = job.worker_leaves(); status.ok()) status = left;
       const std::lock_guard lock(side.mutex);
@@ -129,7 +139,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job
   for (std::thread& thread : threads) thread.join();
   MILLRACE_RETURN_IF_ERROR(std::move(side.failure));
   if (feeder.steps() != 1) progress.finish(side.state);
-  return job.finish(tool, ending);
+  return leave(tool, job, ending, watch);
 }
 
 // Goes back as often as servers come back older than this trainer.
@@ -143,14 +153,14 @@ StatusOr<int64_t> go_back(const Tool& tool, TrainerJob& job, int trainer) {
 }
 
 Status train_to_the_end(Tool& tool, const RunOptions& options, TrainerJob& job,
-                        NamedValues& results, const TrainerJob::Ending& ending) {
+                        NamedValues& results, const TrainerJob::Ending& ending,
+                        const SignalWatch& watch) {
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, job.program()));
   for (int64_t first = job.first_step();;) {
-    const Status status =
-        job.workers() > 1 ? train_side_by_side(tool, options, job, feeder, first, results, ending)
-                          : train(tool, options, job, feeder, first, results, ending);
-    if (status.ok() || !job.must_go_back()) return status;
+    const Status status = (job.workers() > 1 ? train_side_by_side : train)(
+        tool, options, job, feeder, first, results, ending, watch);
+    if (status.ok() || watch.stopped() || !job.must_go_back()) return status;
     tool.log(LogLevel::kWarning, status.message());
     MILLRACE_ASSIGN_OR_RETURN(first, go_back(tool, job, options.ps.trainer_id));
   }
@@ -161,6 +171,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
     return Status(StatusCode::kUsage,
                   "--role trainer: give the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
+  SignalWatch watch;  // before threads
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
                             show_metrics(options.ps.metrics, metrics));
@@ -201,12 +212,19 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   const bool gathers = !options.save_persistables.empty();
   TrainerJob::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
-  const Status trained = train_to_the_end(tool, options, *job, results, ending);
+  watch.start({});
+  const Status trained = train_to_the_end(tool, options, *job, results, ending, watch);
   metrics.health().ready = false;
   if (traces) {
     // a job that failed is what one wants to look at
     MILLRACE_RETURN_IF_ERROR(tool.write_file(
         options.profile, trace.chrome_json(fmt::format("trainer {}", options.ps.trainer_id))));
+  }
+  if (watch.seen() != 0) {
+    // servers that were told to stop as well may have been quicker
+    if (!trained.ok()) tool.log(LogLevel::kWarning, trained.to_string());
+    tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch.seen()));
+    return watch.exit_code();
   }
   MILLRACE_RETURN_IF_ERROR(trained);
   if (!options.ps.stats.empty())

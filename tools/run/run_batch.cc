@@ -63,11 +63,12 @@ Status run_case(const Tool& tool, const std::string& line,
 }  // namespace
 
 StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
-                        const std::shared_ptr<const executor::Runtime>& runtime) {
+                        const std::shared_ptr<const executor::Runtime>& runtime,
+                        const SignalWatch& watch) {
   std::ifstream list(options.batch);
   if (!list) return NotFound("cannot open '{}'", options.batch);
   std::string line;
-  while (std::getline(list, line)) {
+  while (!watch.stopped() && std::getline(list, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     const Status status = run_case(tool, line, runtime);
     nlohmann::json answer = {{"ok", status.ok()}};
@@ -77,7 +78,9 @@ StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   }
-  return kDone;
+  if (watch.seen() == 0) return kDone;
+  tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", watch.seen()));
+  return watch.exit_code();
 }
 
 }  // namespace millrace::tools

@@ -10,6 +10,7 @@
 #include "tools/run/run_once.h"
 #include "tools/run/session.h"
 #include "tools/run/step_facts.h"
+#include "tools/run/stop_together.h"
 
 namespace millrace::tools {
 namespace {
@@ -39,7 +40,8 @@ double quantile(const std::vector<double>& sorted, double q) {
 }  // namespace
 
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
-                            const std::shared_ptr<const executor::Runtime>& runtime) {
+                            const std::shared_ptr<const executor::Runtime>& runtime,
+                            const SignalWatch& watch) {
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, options, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(options, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(options, session);
@@ -51,15 +53,24 @@ StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
                         : run_parallel(session, options, feeds, fetches, joined);
     return std::move(status).in_file(session.name);
   };
-  for (int64_t i = 0; i < options.warmup; ++i) MILLRACE_RETURN_IF_ERROR(run());
+  StopTogether stop(watch, session.ranks);
+  for (int64_t i = 0; i < options.warmup && stop.signal() == 0; ++i) {
+    MILLRACE_RETURN_IF_ERROR(run());
+    MILLRACE_RETURN_IF_ERROR(stop.after_step());
+  }
   std::vector<double> ms;
   ms.reserve(static_cast<size_t>(options.benchmark));
   const double cpu_before = cpu_ms();
   const auto until = Clock::now() + std::chrono::duration<double>(options.duration);
-  for (int64_t i = 0; i < options.benchmark || Clock::now() < until; ++i) {
+  for (int64_t i = 0; stop.signal() == 0 && (i < options.benchmark || Clock::now() < until); ++i) {
     const auto start = Clock::now();
     MILLRACE_RETURN_IF_ERROR(run());
     ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    MILLRACE_RETURN_IF_ERROR(stop.after_step());
+  }
+  if (stop.signal() != 0) {
+    tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
+    return stop.exit_code();
   }
   const double cpu = (cpu_ms() - cpu_before) / static_cast<double>(ms.size());
   std::sort(ms.begin(), ms.end());

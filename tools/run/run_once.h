@@ -16,12 +16,15 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
                        const SignalWatch& watch);
 
 /// Runs every line of --batch; one answer line each on stdout. A case that fails does not end the
-/// others. Errors: a list that cannot be read.
+/// others; a signal ends them behind the case that runs. Errors: a list that cannot be read.
 StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
-                        const std::shared_ptr<const executor::Runtime>& runtime);
+                        const std::shared_ptr<const executor::Runtime>& runtime,
+                        const SignalWatch& watch);
 
 /// Times --benchmark steps after --warmup ones and prints one JSON line (../shared/design/cli.md).
+/// A signal ends it behind the step that runs, and nothing is printed.
 StatusOr<int> run_benchmark(Tool& tool, const RunOptions& options,
-                            const std::shared_ptr<const executor::Runtime>& runtime);
+                            const std::shared_ptr<const executor::Runtime>& runtime,
+                            const SignalWatch& watch);
 
 }  // namespace millrace::tools
