@@ -52,6 +52,18 @@ Status save_held(const SavingTrainer& trainer, const Names& names,
   return io::save_separate(folder, values, {.replace = replace});
 }
 
+// The rows of typed tables under the names of the embeddings that they were.
+Status gather_typed(const SavingTrainer& trainer, const Names* wanted,
+                    std::map<std::string, Value>& values) {
+  if (trainer.tables == nullptr) return Ok();
+  for (const auto& [id, entry] : trainer.tables->all()) {
+    const std::string& name = entry.table.param;
+    if (wanted != nullptr && std::ranges::find(*wanted, name) == wanted->end()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(values[name], trainer.tables->gather(entry));
+  }
+  return Ok();
+}
+
 // Names of the files of the folder that a program has recv_save write.
 void add_received(const Program& program, const std::string& folder, Names& names) {
   const std::string prefix = folder + "/";
@@ -84,14 +96,21 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
   Names stale;
   std::ranges::copy_if(plan.local_vars, std::back_inserter(stale),
                        [&](const std::string& name) { return params.contains(name); });
-  MILLRACE_ASSIGN_OR_RETURN(const auto fresh,
+  MILLRACE_ASSIGN_OR_RETURN(auto fresh,
                             gather_vars(trainer.link->client(), *trainer.slices, stale));
-  MILLRACE_RETURN_IF_ERROR(save_held(trainer, plan.local_vars, fresh, folder, options.replace));
+  std::map<std::string, Value> typed;
+  MILLRACE_RETURN_IF_ERROR(gather_typed(trainer, nullptr, typed));
+  Names held = plan.local_vars;
+  for (auto& [name, value] : typed) {
+    if (std::ranges::find(held, name) == held.end()) held.push_back(name);
+    fresh[name] = std::move(value);
+  }
+  MILLRACE_RETURN_IF_ERROR(save_held(trainer, held, fresh, folder, options.replace));
   RemoteSave remote(trainer, options.root);
   std::vector<const Program*> programs = options.programs;
   if (programs.empty())
     for (const auto& program : plan.remote) programs.push_back(program.get());
-  Names names = plan.local_vars;
+  Names names = std::move(held);
   for (const Program* const program : programs) {
     MILLRACE_RETURN_IF_ERROR(remote.run(*program));
     add_received(*program, options.folder, names);
@@ -123,6 +142,7 @@ Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel
       held.push_back(spec.name);
     }
   }
+  MILLRACE_RETURN_IF_ERROR(gather_typed(trainer, &held, tables));
   MILLRACE_ASSIGN_OR_RETURN(
       const std::unique_ptr<Program> fetch,
       transpiler::make_fetch_program(trainer.slices->overview, fetched, options.folder));

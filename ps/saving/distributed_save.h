@@ -10,6 +10,7 @@
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
+#include "ps/table/trainer_tables.h"
 #include "transpiler/distribute/slices_json.h"
 
 /// Saving what a job with parameter servers has trained, in the files of the original.
@@ -23,6 +24,7 @@ struct SavingTrainer {
   const Program* program = nullptr;  ///< of the trainer
   Scope* scope = nullptr;            ///< what the trainer holds
   int trainer = 0;                   ///< 0 is the chief
+  TrainerTables* tables = nullptr;   ///< typed tables of the job; null: it has none
   executor::ExecutorOptions options;
 };
 
@@ -40,9 +42,10 @@ struct DistributedSaveOptions {
 /// save_persistables of a distributed program: the chief writes what trainers hold, fetched anew
 /// from the servers where these have it, and has recv_save write what only servers keep; servers
 /// save their part of the distributed table on their own disks, as
-/// `<folder>/__lookup_table__/<table>_<n>`. The other trainers write nothing, so that nobody races
-/// for one file. A manifest beside the folder (io/params_manifest.h) has the sizes and checksums of
-/// all files, those of the servers with their endpoints.
+/// `<folder>/__lookup_table__/<table>_<n>`. Of typed tables the rows that the program declares are
+/// gathered and written as the embedding's file. The other trainers write nothing, so that nobody
+/// races for one file. A manifest beside the folder (io/params_manifest.h) has the sizes and
+/// checksums of all files, those of the servers with their endpoints.
 ///
 /// Call it when all trainers are done (Client::complete(true)).
 /// Errors: kInvalidArgument for a job that is not distributed; kNotFound for a var without value;
@@ -59,8 +62,8 @@ struct FleetModel {
 
 /// save_inference_model of a distributed job: the part of the origin program that computes the
 /// fetches, and exactly the persistable vars that it reads, fetched from the servers where these
-/// have them; the distributed table is put together from all servers. `__model__` comes last, so
-/// that a folder with it is complete, and runs without servers. Errors: those of
+/// have them; the distributed table and typed tables are put together from all servers. `__model__`
+/// comes last, so that a folder with it is complete, and runs without servers. Errors: those of
 /// executor::make_inference_program() and of save_distributed_persistables().
 Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel& model,
                                   const DistributedSaveOptions& options);

@@ -120,7 +120,7 @@ Status Snapshots::load_tables(const io::Checkpoint& checkpoint) {
       MILLRACE_ASSIGN_OR_RETURN(state[stored.name.substr(prefix.size())],
                                 checkpoint.load(stored.name));
     }
-    // values that were cut anew have no typed tables
+    // of a job that had none, or values alone
     if (state.empty()) continue;
     if (Status status = table->set_state(state); !status.ok())
       return std::move(status)

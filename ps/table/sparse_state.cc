@@ -5,16 +5,11 @@
 #include "framework/base/errors.h"
 #include "ps/table/keyed_random.h"
 #include "ps/table/sparse_table.h"
+#include "ps/table/state_parts.h"
 
 // What a snapshot has of a sparse table, and taking it up again.
 namespace millrace::ps {
 namespace {
-
-constexpr const char* kKeys = "keys";
-constexpr const char* kRows = "rows";
-constexpr const char* kWaitingKeys = "waiting_keys";
-constexpr const char* kWaitingCounts = "waiting_counts";
-constexpr const char* kDraws = "draws";
 
 template <typename T>
 StatusOr<Value> tensor_of(const std::vector<T>& from, DType dtype, Dims dims) {
@@ -64,12 +59,12 @@ StatusOr<TableState> SparseTable::state() {
   const auto n = static_cast<int64_t>(keys.size());
   const auto w = static_cast<int64_t>(waiting.size());
   TableState state;
-  MILLRACE_ASSIGN_OR_RETURN(state[kKeys], tensor_of(keys, DType::kInt64, {n}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kRows],
+  MILLRACE_ASSIGN_OR_RETURN(state[kKeysPart], tensor_of(keys, DType::kInt64, {n}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kRowsPart],
                             tensor_of(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeys], tensor_of(waiting, DType::kInt64, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCounts], tensor_of(counts, DType::kFloat32, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kDraws],
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeysPart], tensor_of(waiting, DType::kInt64, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCountsPart], tensor_of(counts, DType::kFloat32, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kDrawsPart],
                             tensor_of(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
   return state;
 }
@@ -77,15 +72,16 @@ StatusOr<TableState> SparseTable::state() {
 Status SparseTable::set_state(const TableState& state) {
   constexpr size_t kAny = ~size_t{0};
   const auto width = static_cast<size_t>(accessor_->row_floats());
-  MILLRACE_ASSIGN_OR_RETURN(const auto keys, values_of<int64_t>(state, kKeys, DType::kInt64, kAny));
-  MILLRACE_ASSIGN_OR_RETURN(const auto rows,
-                            values_of<float>(state, kRows, DType::kFloat32, keys.size() * width));
-  MILLRACE_ASSIGN_OR_RETURN(const auto waiting,
-                            values_of<int64_t>(state, kWaitingKeys, DType::kInt64, kAny));
+  MILLRACE_ASSIGN_OR_RETURN(const auto keys,
+                            values_of<int64_t>(state, kKeysPart, DType::kInt64, kAny));
   MILLRACE_ASSIGN_OR_RETURN(
-      const auto counts, values_of<float>(state, kWaitingCounts, DType::kFloat32, waiting.size()));
+      const auto rows, values_of<float>(state, kRowsPart, DType::kFloat32, keys.size() * width));
+  MILLRACE_ASSIGN_OR_RETURN(const auto waiting,
+                            values_of<int64_t>(state, kWaitingKeysPart, DType::kInt64, kAny));
+  MILLRACE_ASSIGN_OR_RETURN(const auto counts, values_of<float>(state, kWaitingCountsPart,
+                                                                DType::kFloat32, waiting.size()));
   MILLRACE_ASSIGN_OR_RETURN(const auto draws,
-                            values_of<int64_t>(state, kDraws, DType::kInt64, kAny));
+                            values_of<int64_t>(state, kDrawsPart, DType::kInt64, kAny));
   MILLRACE_RETURN_IF_ERROR(clear());
   for (size_t i = 0; i < keys.size(); ++i) {
     const auto key = static_cast<uint64_t>(keys[i]);

@@ -17,7 +17,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from each_case import run_cases  # noqa: E402
+from each_case import run_cases, transpiler_cases  # noqa: E402
 from ps_sweep import feeds_of  # noqa: E402
 
 TOLERANCE = 1e-6
@@ -163,19 +163,12 @@ def main():
     sys.path.insert(0, f"{args.shared}/tools")
     import check_transpiler
     import program_diff
-    root = f"{args.shared}/goldens/transpiler"
-    cases = {}
-    for name in sorted(os.listdir(root)):
-        path = f"{root}/{name}/config.json"
-        if os.path.exists(path) and args.only in name and name not in EXCEPT:
-            with open(path, encoding="utf-8") as f:
-                cases[name] = json.load(f)
-    cases = {name: case for name, case in cases.items() if is_synchronous(case)}
+    cases = transpiler_cases(args.shared, args.only, lambda name, case: name not in EXCEPT and is_synchronous(case))
 
     def one(name):
         with tempfile.TemporaryDirectory() as work:
             try:
-                return check(args, f"{root}/{name}", cases[name], (check_transpiler, program_diff), work)
+                return check(args, f"{args.shared}/goldens/transpiler/{name}", cases[name], (check_transpiler, program_diff), work)
             except subprocess.TimeoutExpired as e:
                 return f"not finished in {e.timeout} s"
 

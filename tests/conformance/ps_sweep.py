@@ -16,6 +16,8 @@ import tempfile
 
 import numpy as np
 
+from each_case import transpiler_cases
+
 BATCH = 4
 LENGTHS = [3, 1, 4, 2]
 
@@ -88,19 +90,12 @@ def main():
     sys.path.insert(0, f"{a.shared}/tools")
     import check_transpiler
     import program_diff
-    root = f"{a.shared}/goldens/transpiler"
     failed = total = 0
-    for name in sorted(os.listdir(root)):
-        path = f"{root}/{name}/config.json"
-        if not os.path.exists(path) or a.only not in name:
-            continue
-        with open(path) as f:
-            case = json.load(f)
-        if case["outcome"] != "ok" or case["config"].get("mode", "pserver") != "pserver":
-            continue
+    wanted = lambda name, case: case["outcome"] == "ok" and case["config"].get("mode", "pserver") == "pserver"
+    for name, case in transpiler_cases(a.shared, a.only, wanted).items():
         total += 1
         with tempfile.TemporaryDirectory() as work:
-            error = run_case(a, f"{root}/{name}", case, work, (check_transpiler, program_diff))
+            error = run_case(a, f"{a.shared}/goldens/transpiler/{name}", case, work, (check_transpiler, program_diff))
         failed += bool(error)
         if not a.json and error:
             print(f"{name}: {error[:600]}", flush=True)

@@ -26,6 +26,7 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
 from job import Job, free_ports  # noqa: E402
+from each_case import run_checks  # noqa: E402
 
 LIMIT = 60
 
@@ -257,19 +258,7 @@ def main():
     ap.add_argument("--shared", default="../shared")
     ap.add_argument("--only", default="", help="metrics, ports, signals, trace or tls")
     args = ap.parse_args()
-    good = bad = 0
-    for check in (metrics, ports, signals, trace, tls):
-        if args.only not in ("", check.__name__):
-            continue
-        try:
-            check(args)
-            good += 1
-            print(f"ok    {check.__name__}", flush=True)
-        except (AssertionError, RuntimeError, OSError, subprocess.CalledProcessError) as e:
-            bad += 1
-            print(f"FAIL  {check.__name__}: {re.sub(chr(10), ' ', str(e))[:1500]}", flush=True)
-    print(f"{good} passed, {bad} failed")
-    return int(bad > 0)
+    return run_checks([(check.__name__, lambda check=check: check(args)) for check in (metrics, ports, signals, trace, tls)], args.only)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
 from job import Job  # noqa: E402
+from each_case import run_checks  # noqa: E402
 
 LIMIT, WORKERS = 60, 3
 TOLERANCE = 1e-6  # sums of two halves of a batch against one sum, over the steps of a job
@@ -80,20 +81,10 @@ def main():
     ap.add_argument("--only", default="")
     args = ap.parse_args()
     names = {folder: sorted(n for n in os.listdir(f"{args.shared}/goldens/{folder}") if not n.endswith(".md")) for folder in ("ps_sync", "ps_async")}
-    checks = [("devices", name, lambda name=name: devices(args, name)) for name in names["ps_sync"] if name not in EXCEPT_DEVICES]
-    checks += [("workers", name, lambda name=name: workers(args, name)) for name in names["ps_async"]]
-    checks += [("workers", "linear_exact_3s4t", lambda: workers(args, "linear_exact_3s4t", "ps_sync"))]
-    failed = 0
-    for kind, name, check in checks:
-        if args.only not in f"{kind} {name}":
-            continue
-        why = ""
-        try:
-            check()
-        except (RuntimeError, OSError) as e:
-            why, failed = f": {e}", failed + 1
-        print(f"{'FAIL' if why else 'ok  '} {kind} {name}{why}", flush=True)
-    return int(failed > 0)
+    checks = [(f"devices {name}", lambda name=name: devices(args, name)) for name in names["ps_sync"] if name not in EXCEPT_DEVICES]
+    checks += [(f"workers {name}", lambda name=name: workers(args, name)) for name in names["ps_async"]]
+    checks += [("workers linear_exact_3s4t", lambda: workers(args, "linear_exact_3s4t", "ps_sync"))]
+    return run_checks(checks, args.only)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 
 The program is that of `ps_sync/emb_shared_sgd_2s2t`, which transpile-program cuts with `sparse_tables`. Checked are: parameters and rows after the
 steps against what the original leaves; the same bits where a server is killed and another one takes up its snapshot, or all go back to an
-older one; which keys a count filter admits, exactly; statistics and shrinking; what asynchronous pushes reach. Prints a line a check.
+older one, or snapshots are cut anew for other servers; files and models that are saved; rows on the disk; which keys a count filter admits, exactly; statistics and shrinking; what asynchronous pushes reach. Prints a line a check.
 Exit status: 0 all as expected, 1 some not.
 """
 import argparse
@@ -17,7 +17,8 @@ import time
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../faults"))
-from job import Job  # noqa: E402
+from job import Job, free_ports  # noqa: E402
+from each_case import run_checks  # noqa: E402
 
 TABLE, STEPS, LIMIT = "shared_emb", 12, 90
 # A table as one of the original's jobs may have it: click statistics, adagrad, rows that fade every fourth step.
@@ -55,6 +56,8 @@ class Checks:
     def job(self, settings, steps=STEPS, fresh=False, **config):
         flags = [] if self.transport == "inproc" else ["--transport", self.transport]
         job = Job(self.bin, self.case, steps, flags, ["--deadline-ms", "60000", "--reconnect-timeout-ms", "30000", *flags])
+        if settings.get("disk_path"):
+            settings = {**settings, "disk_path": f"{job.dir}/disk"}
         job.more_config = {"sparse_tables": {TABLE: settings}, **config}
         if fresh:  # rows begin as the table says
             job.params = f"{job.dir}/init.npz"
@@ -115,7 +118,74 @@ class Checks:
                 changed = (rows != stored[TABLE]).any(axis=1)
             require(np.array_equal(changed, self.accesses() > 0), f"{changed.sum()} rows changed, {(self.accesses() > 0).sum()} were looked up")
 
+    def beyond_memory(self):
+        """Rows that do not fit into memory go to the disk and come back: the same bits as in memory."""
+        rows = {}
+        for where in ("memory", "disk"):
+            with self.job({**RICH, "table_class": "SSDSparseTable", "disk_path": "@", "memory_rows": 64} if where == "disk" else RICH,
+                          fresh=True) as job:
+                rows[where] = self.result(job)[TABLE]
+                if where == "disk":
+                    found = [name for _, _, names in os.walk(f"{job.dir}/disk") for name in names]
+                    require(any(name.endswith(".log") or name.endswith(".sst") for name in found), f"nothing lies on the disk: {found}")
+        require(np.array_equal(rows["memory"], rows["disk"]), f"{(rows['memory'] != rows['disk']).any(axis=1).sum()} rows differ")
+
     # --- processes
+
+    def saved(self):
+        """--save-params and --save-model have the table beside all else, with the rows that --save-persistables gathers; the model runs."""
+        with self.job({}) as job:
+            feeds = sorted({name.split("/", 1)[1] for name in np.load(f"{job.dir}/feeds_0.npz").files})
+            for i in range(2):
+                job.start_server(i, flags=["--allow-dir", f"{job.dir}/saved"])
+            os.makedirs(f"{job.dir}/saved", exist_ok=True)
+            job.start_trainer(0, flags=["--allow-dir", f"{job.dir}/saved", "--save-params", f"{job.dir}/saved/params", "--save-model",
+                                        f"{job.dir}/saved/model", "--model-program", f"{self.case}/main.pb", "--model-feeds", ",".join(feeds),
+                                        "--model-fetches", job.cfg["loss"]])
+            job.start_trainer(1, flags=["--allow-dir", f"{job.dir}/saved"])
+            want = finish(job)
+            for form in ("params", "model"):
+                job.run("checkpoint", ["convert", f"{job.dir}/saved/{form}", "--to", "npz", "--vars", TABLE, "-o", f"{job.dir}/{form}.npz"])
+                have = job.load(f"{form}.npz")[TABLE]
+                require(np.array_equal(have, want[TABLE]), f"{form}: the table differs by {np.abs(have - want[TABLE]).max():.2e}")
+            with np.load(f"{job.dir}/feeds_0.npz") as steps:
+                np.savez(f"{job.dir}/one.npz", **{name: steps[f"step0/{name}"] for name in feeds})
+            job.run("run-program", ["--model-dir", f"{job.dir}/saved/model", "--feed", f"{job.dir}/one.npz", "--output", f"{job.dir}/loss.npz"])
+            require(np.isfinite(job.load("loss.npz")[job.cfg["loss"]]).all(), "the model computes no loss")
+
+    def resharded(self):
+        """A job of two servers stops behind its eighth step; three, then two again, go on for two steps each: same bits as without a stop."""
+        half, steps = 8, 2
+        rich = {**RICH, "shrink_every": half}  # steps are counted anew, and the days with them
+        with self.job(rich, fresh=True) as whole:
+            want, params = whole.reference(), whole.load("init.npz")
+            snapshots, slices, done, parts = None, None, 0, []
+            try:
+                for servers, count in ((2, half), (3, steps), (2, steps)):
+                    job = Job(self.bin, self.case, count, whole.server_flags, whole.trainer_flags)
+                    parts.append(job)
+                    job.cfg["servers"], job.ports, job.servers = servers, free_ports(servers), [None] * servers
+                    job.more_config, job.params = whole.more_config, f"{job.dir}/init.npz"
+                    np.savez(job.params, **params)
+                    job.prepare(with_proxies=False)
+                    for t in range(2):
+                        with np.load(f"{whole.dir}/feeds_{t}.npz") as stored:
+                            later = {n.split("/", 1)[1]: None for n in stored.files}
+                            np.savez(f"{job.dir}/feeds_{t}.npz", **{f"step{k}/{n}": stored[f"step{done + k}/{n}"] for k in range(count) for n in later})
+                    root = f"{job.dir}/snapshots"
+                    if snapshots:
+                        job.run("checkpoint", ["reshard", snapshots, "--slices", slices, "--to-slices", f"{job.dir}/out/slices.json", "-o", root])
+                    for i in range(servers):
+                        job.start_server(i, flags=["--snapshot-dir", root, "--snapshot-every", str(count), "--snapshot-durable"])
+                    for t in range(2):
+                        job.start_trainer(t)
+                    have, done = finish(job), done + count
+                    params = {name: value for name, value in have.items() if name != TABLE}  # trainers begin with these
+                    snapshots, slices = root, f"{job.dir}/out/slices.json"
+            finally:
+                for job in parts:
+                    job.__exit__()
+            same(whole, have, want)
 
     def restarted(self, settings, flags, fresh):
         with self.job(settings, steps=60, fresh=fresh) as job:
@@ -152,20 +222,17 @@ def main():
     ap.add_argument("--shared", required=True)
     ap.add_argument("--only", default="")
     args = ap.parse_args()
-    checks, failed = Checks(args), 0
-    names = [(transport, name) for name in ("equals_the_original", "admits_by_count", "keeps_statistics", "asynchronous")
+    checks = Checks(args)
+    names = [(transport, name) for name in ("equals_the_original", "admits_by_count", "keeps_statistics", "asynchronous", "beyond_memory")
              for transport in ("inproc", "tcp", "grpc")]
+    names += [("tcp", "saved"), ("tcp", "resharded")]
     names += [(transport, name) for name in ("server_killed", "gone_back") for transport in ("tcp", "grpc")]
-    for checks.transport, name in names:
-        if args.only not in name:
-            continue
-        why, began = "", time.monotonic()
-        try:
-            getattr(checks, name)()
-        except (RuntimeError, OSError) as e:
-            why, failed = f": {e}", failed + 1
-        print(f"{'FAIL' if why else 'ok  '} {checks.transport:6s} {name} {time.monotonic() - began:.1f} s{why}", flush=True)
-    return int(failed > 0)
+
+    def check(transport, name):
+        checks.transport = transport
+        getattr(checks, name)()
+
+    return run_checks([(f"{transport:6s} {name}", lambda transport=transport, name=name: check(transport, name)) for transport, name in names], args.only)
 
 
 if __name__ == "__main__":

@@ -248,7 +248,7 @@ class ReshardServers : public ::testing::Test {
     io::CheckpointSaveOptions options;
     options.sync = false;
     options.replace = replace;
-    return outcome(reshard_snapshots(*snapshots, *slices, folder, 64, options));
+    return outcome(reshard_snapshots(*snapshots, *slices, {}, folder, 64, options));
   }
 
   TempFolder folder_;

@@ -1,6 +1,7 @@
 // Snapshots of servers, cut anew for the servers of another job.
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -13,9 +14,12 @@
 #include "io/checkpoint/save_streams.h"
 #include "ps/server/calls_record.h"
 #include "tools/checkpoint/byte_progress.h"
+#include "tools/checkpoint/reshard_tables.h"
+#include "tools/checkpoint/rows_stream.h"
 #include "tools/checkpoint/servers.h"
 #include "tools/checkpoint/staged_folder.h"
 #include "tools/checkpoint/write_params.h"
+#include "tools/ps/typed_tables.h"
 
 namespace millrace::tools {
 namespace {
@@ -71,44 +75,6 @@ class SliceStream {
     uint64_t skipped;  // bytes of the box before the part
   };
   std::deque<Part> parts_;
-};
-
-// Rows of a table for one server, in order of their numbers.
-class RowsStream {
- public:
-  struct Place {
-    size_t piece;
-    uint64_t index;  // in the piece
-  };
-  RowsStream(const std::vector<io::Checkpoint>& servers, const JoinedVar& var,
-             std::vector<Place> places, uint64_t max_bytes)
-      : places_(std::move(places)) {
-    io::Box row = io::Box::whole(var.dims);
-    row.shape[0] = 1;
-    row_bytes_ = static_cast<uint64_t>(row.numel() * dtype_size(var.dtype));
-    for (const JoinedVar::Piece& piece : var.pieces) {
-      streams_.emplace_back(servers[piece.server], *piece.stored,
-                            io::Box::whole(piece.stored->dims), max_bytes / var.pieces.size());
-    }
-  }
-
-  Status read(uint64_t offset, std::span<std::byte> to) {
-    while (!to.empty()) {
-      const Place& place = places_[offset / row_bytes_];
-      const uint64_t within = offset % row_bytes_;
-      const size_t bytes = std::min<uint64_t>(to.size(), row_bytes_ - within);
-      MILLRACE_RETURN_IF_ERROR(
-          streams_[place.piece].read(place.index * row_bytes_ + within, to.first(bytes)));
-      to = to.subspan(bytes);
-      offset += bytes;
-    }
-    return Ok();
-  }
-
- private:
-  std::vector<Place> places_;
-  std::deque<io::BoxStream> streams_;
-  uint64_t row_bytes_ = 0;
 };
 
 class ServerReshard {
@@ -246,14 +212,17 @@ class ServerReshard {
 }  // namespace
 
 Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
-                         const std::string& output, uint64_t max_bytes,
-                         io::CheckpointSaveOptions options) {
+                         const std::vector<ps::TypedTable>& tables, const std::string& output,
+                         uint64_t max_bytes, io::CheckpointSaveOptions options) {
   options.step = from.step();
   const ServerReshard reshard(from, to, max_bytes);
+  MILLRACE_ASSIGN_OR_RETURN(const TableReshard typed,
+                            TableReshard::open(from.servers(), tables, max_bytes));
   // A server that knows this takes the values and begins its count of steps and calls anew.
   const std::string no_calls = ps::calls_text({});
   for (size_t i = 0; i < to.properties.endpoints.size(); ++i) {
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<io::StreamedTensor> tensors, reshard.tensors_of(i));
+    std::ranges::move(typed.tensors_of(i), std::back_inserter(tensors));
     const std::string root = fmt::format("{}/server-{}", output, i);
     MILLRACE_RETURN_IF_ERROR(io::save_streams(tensors, {{ps::kCallsRecord, no_calls}},
                                               {{"endpoint", to.properties.endpoints[i]},
@@ -272,6 +241,8 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
   MILLRACE_ASSIGN_OR_RETURN(const ServerSnapshots from,
                             ServerSnapshots::open(tool, flags.paths[0], flags.slices));
   MILLRACE_ASSIGN_OR_RETURN(const transpiler::SlicesFile to, read_slices(tool, flags.to_slices));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> tables,
+                            read_typed_tables(flags.to_slices));
   const WriteReport report{"reshard",    "servers",
                            "servers",    from.vars().size(),
                            from.bytes(), static_cast<int>(to.properties.endpoints.size())};
@@ -297,7 +268,7 @@ StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags) {
     options.progress = progress.callback();
     // snapshots of two jobs side by side would be taken for those of one
     MILLRACE_ASSIGN_OR_RETURN(StagedFolder staged, StagedFolder::create(output, options.replace));
-    MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, staged.path(),
+    MILLRACE_RETURN_IF_ERROR(reshard_snapshots(from, to, tables, staged.path(),
                                                static_cast<uint64_t>(flags.max_memory), options));
     ps::reach(point, "reshard/before-publish");
     MILLRACE_RETURN_IF_ERROR(staged.commit(flags.sync));

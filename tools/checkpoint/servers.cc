@@ -14,6 +14,7 @@
 #include "io/checkpoint/folder.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
+#include "tools/checkpoint/reshard_tables.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -161,7 +162,9 @@ void add_numbers(const std::vector<io::Checkpoint>& servers, const std::set<std:
       // as the original tells them apart (spec/distributed_io.md section 3)
       const bool gradient = tensor.name.find("@GRAD") != std::string::npos;
       if (tensor.dims != Dims{1} && !tensor.dims.empty()) continue;
-      if (gradient || held.contains(tensor.name) || vars.contains(tensor.name)) continue;
+      if (gradient || is_table_part(tensor.name) || held.contains(tensor.name) ||
+          vars.contains(tensor.name))
+        continue;
       vars[tensor.name] = {Kind::kWhole, tensor.dtype, tensor.dims, {{i, &tensor, 0}}};
     }
   }

@@ -10,6 +10,7 @@
 #include "framework/types.h"
 #include "io/checkpoint/checkpoint.h"
 #include "io/checkpoint/save.h"
+#include "ps/table/typed_table.h"
 #include "tools/checkpoint/source.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -77,13 +78,14 @@ StatusOr<transpiler::SlicesFile> read_slices(const Tool& tool, const std::string
 /// values only, with which a job of any number of trainers begins. Streams; reads no more than
 /// needed.
 ///
+/// \param tables     typed tables of the new job
 /// \param max_bytes  of tensor data held at a time; one row is the least
 /// \param options    step and calls are not looked at
 /// Errors: kNotFound for a variable that the snapshots do not have; kInvalidData for one of another
-/// shape; those of reading and writing.
+/// shape, and for a typed table that the new job does not have; those of reading and writing.
 Status reshard_snapshots(const ServerSnapshots& from, const transpiler::SlicesFile& to,
-                         const std::string& output, uint64_t max_bytes,
-                         io::CheckpointSaveOptions options);
+                         const std::vector<ps::TypedTable>& tables, const std::string& output,
+                         uint64_t max_bytes, io::CheckpointSaveOptions options);
 
 /// checkpoint reshard with --slices and --to-slices: snapshots for the servers of another job.
 StatusOr<int> reshard_servers(Tool& tool, const CheckpointFlags& flags);

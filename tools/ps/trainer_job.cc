@@ -417,15 +417,13 @@ Status TrainerJob::gather_tables(NamedValues& values) {
 }
 
 Status TrainerJob::save(const Tool& tool, const Ending& ending) {
-  if (tables_ != nullptr)
-    return Unimplemented("--save-params and --save-model of a job with typed tables")
-        .with_hint("--save-persistables gathers their rows, and snapshots have all of them");
   ps::SavingTrainer trainer;
   trainer.link = link_;
   trainer.slices = &*slices_;
   trainer.program = program_.get();
   trainer.scope = &scope_;
   trainer.trainer = settings_.trainer;
+  trainer.tables = tables_.get();
   trainer.options.threads = settings_.threads;
   if (!ending.params.empty()) {
     ps::DistributedSaveOptions options = place_of(ending.params, settings_.files_root);
