@@ -62,15 +62,24 @@ if(TARGET httplib)
 endif()
 find_package(MPI COMPONENTS CXX QUIET)     # target MPI::MPI_CXX
 
-# The core never links to CUDA; kernels/gpu enables the language when a compiler is there.
+# The core never links to CUDA; kernels/gpu makes a module of it where compiler, runtime and the header of cuBLASLt are. The headers
+# of cuDNN and NCCL are not needed.
+set(MILLRACE_HAS_CUDA OFF)
 if(NOT MILLRACE_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
+    get_filename_component(cuda_root ${CMAKE_CUDA_COMPILER} REALPATH)
+    get_filename_component(cuda_root ${cuda_root}/../.. ABSOLUTE)
+    find_path(CUDA_INCLUDE cublasLt.h HINTS ${cuda_root}/include)
+    find_library(CUDART_STATIC cudart_static HINTS ${cuda_root}/lib64)
+  endif()
+  if(CMAKE_CUDA_COMPILER AND CUDA_INCLUDE AND CUDART_STATIC)
+    set(MILLRACE_HAS_CUDA ON)
     message(STATUS "millrace: CUDA compiler ${CMAKE_CUDA_COMPILER}")
   elseif(MILLRACE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "MILLRACE_CUDA is ON, but no CUDA compiler was found; set CUDACXX or PATH")
+    message(FATAL_ERROR "MILLRACE_CUDA is ON, but no CUDA compiler with runtime and cublasLt.h was found; set CUDACXX or PATH")
   else()
-    message(STATUS "millrace: building without CUDA (no compiler found)")
+    message(STATUS "millrace: building without CUDA (no compiler with runtime and cublasLt.h found)")
   endif()
 endif()

@@ -7,6 +7,8 @@
 #include <malloc.h>
 #endif
 
+#include "kernels/gpu/resident.h"
+
 namespace millrace::executor {
 namespace {
 
@@ -103,6 +105,7 @@ void Arena::release(size_t step, Value* const* table) {
     if (tensor == nullptr) continue;
     Use& use = uses_[static_cast<size_t>(index)];
     use.bytes = std::max(use.bytes, tensor->storage_bytes());
+    use.resident = gpu::resident(*tensor) != nullptr;
     tensor->reset();
   }
 }
@@ -113,6 +116,7 @@ void Arena::drop(Value* const* table) {
   }
   buffer_.reset();
   plan_ = {};
+  device_plan_ = {};
 }
 
 bool Arena::outgrown(Value* const* table) const {
@@ -126,21 +130,19 @@ bool Arena::outgrown(Value* const* table) const {
 void Arena::note_sizes(Value* const* table) {
   for (const unsigned index : temporary_.set_bits()) {
     const auto* const tensor = table[index]->get_if<Tensor>();
-    if (tensor != nullptr)
-      uses_[index].bytes = std::max(uses_[index].bytes, tensor->storage_bytes());
+    if (tensor == nullptr) continue;
+    uses_[index].bytes = std::max(uses_[index].bytes, tensor->storage_bytes());
+    uses_[index].resident = gpu::resident(*tensor) != nullptr;
   }
 }
 
-Status Arena::after_run(Value* const* table, bool shapes_changed) {
-  if (buffer_ != nullptr) {
-    if (!shapes_changed || !outgrown(table)) return Ok();
-    note_sizes(table);
-    drop(table);
-  }
+// Places of the temporaries that stand in one of the memories.
+MemoryPlan Arena::plan_places(Value* const* table, bool resident) {
   std::vector<LiveRange> ranges;
   ranges.reserve(temporary_.count());
   for (const unsigned index : temporary_.set_bits()) {
     Use& use = uses_[index];
+    if (use.resident != resident) continue;
     use.range = -1;
     if (use.first < 0 || table[index]->get_if<Tensor>() == nullptr) continue;
     use.range = static_cast<int32_t>(ranges.size());
@@ -149,30 +151,62 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
   }
   for (const unsigned index : temporary_.set_bits()) {
     const Use& use = uses_[index];
-    if (use.range < 0 || use.takes_over < 0) continue;
+    if (use.resident != resident || use.range < 0 || use.takes_over < 0) continue;
     const Use& giver = uses_[static_cast<size_t>(use.takes_over)];
-    if (!temporary_.test(static_cast<unsigned>(use.takes_over)) || giver.range < 0 ||
-        giver.bytes < use.bytes)
+    if (!temporary_.test(static_cast<unsigned>(use.takes_over)) || giver.resident != resident ||
+        giver.range < 0 || giver.bytes < use.bytes)
       continue;
     ranges[static_cast<size_t>(use.range)].takes_over = giver.range;
     ranges[static_cast<size_t>(giver.range)].last = giver.last;
   }
-  plan_ = plan_memory(ranges);
-  give_back_free_memory(plan_.bytes);
-  MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
+  return plan_memory(ranges);
+}
+
+void Arena::bind_places(Value* const* table) {
   for (const unsigned index : temporary_.set_bits()) {
     const Use& use = uses_[index];
-    if (use.range < 0) continue;
+    if (use.resident || use.range < 0) continue;
     table[index]->get_if<Tensor>()->bind(
         nullptr, buffer_->data() + plan_.offsets[static_cast<size_t>(use.range)],
         static_cast<size_t>(use.bytes));
   }
+}
+
+// The tensors keep the piece of memory alive.
+Status Arena::bind_resident_places(Value* const* table) {
+  if (device_plan_.bytes == 0) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<gpu::Block> block,
+                            device_memory_->allocate(device_plan_.bytes, "temporaries"));
+  for (const unsigned index : temporary_.set_bits()) {
+    const Use& use = uses_[index];
+    if (!use.resident || use.range < 0) continue;
+    MILLRACE_RETURN_IF_ERROR(
+        gpu::reserve_resident(*table[index]->get_if<Tensor>(), block,
+                              device_plan_.offsets[static_cast<size_t>(use.range)], use.bytes));
+  }
   return Ok();
 }
 
+Status Arena::after_run(Value* const* table, bool shapes_changed) {
+  if (buffer_ != nullptr) {
+    if (!shapes_changed || !outgrown(table)) return Ok();
+    note_sizes(table);
+    drop(table);
+  }
+  plan_ = plan_places(table, false);
+  give_back_free_memory(plan_.bytes);
+  MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
+  bind_places(table);
+  if (device_memory_ == nullptr) return Ok();
+  device_plan_ = plan_places(table, true);
+  return bind_resident_places(table);
+}
+
 int64_t Arena::offset(int32_t index) const {
-  const int32_t range = buffer_ == nullptr ? -1 : uses_[static_cast<size_t>(index)].range;
-  return range < 0 ? -1 : plan_.offsets[static_cast<size_t>(range)];
+  if (buffer_ == nullptr) return -1;
+  const Use& use = uses_[static_cast<size_t>(index)];
+  if (use.range < 0) return -1;
+  return (use.resident ? device_plan_ : plan_).offsets[static_cast<size_t>(use.range)];
 }
 
 }  // namespace millrace::executor

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
@@ -10,6 +11,10 @@
 #include "executor/memory_plan.h"
 #include "executor/step.h"
 #include "framework/tensor/buffer.h"
+
+namespace millrace::gpu {
+class Memory;
+}
 
 namespace millrace::executor {
 
@@ -31,6 +36,9 @@ class Arena {
   /// order. Counts from the next plan on.
   void hold(std::vector<int32_t> until) { until_ = std::move(until); }
 
+  /// Temporaries that stand in this memory of a device get places in one piece of it.
+  void use(std::shared_ptr<gpu::Memory> memory) { device_memory_ = std::move(memory); }
+
   /// Keeps a value readable after the run (a fetch). Drops the present plan if it had not been
   /// kept.
   void keep(int32_t index, Value* const* table);
@@ -47,6 +55,9 @@ class Arena {
   /// Bytes of all temporaries together, and the least that liveness allows; 0 before the first run.
   [[nodiscard]] int64_t bytes() const { return plan_.bytes; }
   [[nodiscard]] int64_t peak_live() const { return plan_.peak_live; }
+  /// The same for temporaries in the memory of a device.
+  [[nodiscard]] int64_t device_bytes() const { return device_plan_.bytes; }
+  [[nodiscard]] int64_t device_peak_live() const { return device_plan_.peak_live; }
   /// Place of a table entry in the piece of memory; -1 if it has none.
   [[nodiscard]] int64_t offset(int32_t index) const;
 
@@ -57,6 +68,7 @@ class Arena {
     int32_t last = -1;        ///< step
     int32_t takes_over = -1;  ///< table entry whose memory this one may continue to use
     int32_t range = -1;       ///< its range in the plan
+    bool resident = false;    ///< in the memory of a device
   };
   void note_releases(size_t steps);
   void find_takeovers(llvm::ArrayRef<Step> steps);
@@ -64,6 +76,9 @@ class Arena {
   void drop(Value* const* table);
   bool outgrown(Value* const* table) const;
   void note_sizes(Value* const* table);
+  MemoryPlan plan_places(Value* const* table, bool resident);
+  void bind_places(Value* const* table);
+  Status bind_resident_places(Value* const* table);
 
   llvm::BitVector temporary_;
   std::vector<Use> uses_;
@@ -72,6 +87,8 @@ class Arena {
   std::vector<int32_t> until_;         ///< one a step; empty: itself
   MemoryPlan plan_;
   std::shared_ptr<Buffer> buffer_;
+  std::shared_ptr<gpu::Memory> device_memory_;  ///< null: there is no device
+  MemoryPlan device_plan_;
 };
 
 }  // namespace millrace::executor

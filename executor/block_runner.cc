@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/gpu/gpu_steps.h"
 #include "executor/overlap/overlap.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
@@ -41,6 +42,10 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
       return std::move(status).at(op->location());
   }
   for (Step& step : runner->steps_) runner->find_shared(step);
+  // sub-blocks run on the processor: their scopes come and go
+  if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
+      context != nullptr && depth == 0)
+    runner->gpu_ = std::make_unique<GpuSteps>(context, runner->steps_, device);
   return runner;
 }
 
@@ -267,6 +272,7 @@ void BlockRunner::plan_memory(bool in_place) {
     }
   }
   arena_ = Arena(steps_, std::move(temporary), in_place);
+  if (gpu_ != nullptr) arena_.use(gpu_->context().memory().shared_from_this());
   arena_is_used_ = true;
 }
 
@@ -284,6 +290,7 @@ void BlockRunner::keep(llvm::StringRef name) {
 
 Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
   MILLRACE_RETURN_IF_ERROR(check_inputs(step, table_.data()));
+  if (gpu_ != nullptr && !step.control) return run_gpu_step(step, device);
   MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, table_.data(), device));
   if (step.control) {
     ControlContext ctx{{table_.data(), step.inputs, step.outputs, device}, *scope_, *this};
@@ -301,6 +308,14 @@ Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
   }
   // control ops hand on values of sub-blocks without knowing layouts
   return depth_ == 0 ? Ok() : make_outputs_plain(step, table_.data(), device);
+}
+
+Status BlockRunner::run_gpu_step(Step& step, kernels::CpuDevice& device) {
+  bool changed = false;
+  const auto index = static_cast<size_t>(&step - steps_.data());
+  MILLRACE_RETURN_IF_ERROR(gpu_->run(index, step, table_, device, observer_ != nullptr, changed));
+  if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
+  return Ok();
 }
 
 Value* BlockRunner::find(llvm::StringRef name) const {

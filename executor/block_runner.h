@@ -19,6 +19,7 @@
 
 namespace millrace::executor {
 
+class GpuSteps;
 class Overlap;
 struct Group;
 
@@ -71,6 +72,8 @@ class BlockRunner {
   void allow_overlap();
   /// What has been chosen of it; null: nothing.
   [[nodiscard]] const Overlap* overlap() const { return overlap_.get(); }
+  /// Where steps run if the device has a GPU attached and this is no sub-block; else null.
+  [[nodiscard]] const GpuSteps* gpu() const { return gpu_.get(); }
   /// Makes a value readable after run(); others may have lost their memory by then.
   void keep(llvm::StringRef name);
   [[nodiscard]] const Arena& arena() const { return arena_; }
@@ -110,6 +113,7 @@ class BlockRunner {
   Status make_kernels(const Group& group, kernels::CpuDevice& device);
   Status run_placed(size_t index, kernels::CpuDevice& device);
   Status run_step(Step& step, kernels::CpuDevice& device);
+  Status run_gpu_step(Step& step, kernels::CpuDevice& device);
   Status place_error(const Step& step, Status status) const;
 
   const Runtime& runtime_;
@@ -126,6 +130,7 @@ class BlockRunner {
   Arena arena_;
   bool arena_is_used_ = false;
   std::unique_ptr<Overlap> overlap_;
+  std::unique_ptr<GpuSteps> gpu_;
   std::atomic<bool> shapes_changed_ = false;
   int depth_ = 0;  ///< blocks around this one
   llvm::DenseMap<int32_t, std::unique_ptr<BlockRunner>> sub_blocks_;

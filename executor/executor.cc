@@ -7,6 +7,8 @@
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
 #include "executor/update_order.h"
+#include "kernels/gpu/context.h"
+#include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
 
@@ -15,6 +17,11 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   if (target == nullptr) return Ok();
   runner_->keep(name);
   MILLRACE_RETURN_IF_ERROR(check_feed(program_->root().find_var(name), value));
+  // where an earlier run has moved it to
+  const auto* const from = value.get_if<Tensor>();
+  auto* const to = target->get_if<Tensor>();
+  if (options_.gpu != nullptr && from != nullptr && to != nullptr && gpu::resident(*to) != nullptr)
+    return gpu::upload(*from, *to, options_.gpu->memory(), name);
   return copy_value(value, *target);
 }
 
@@ -26,6 +33,7 @@ Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::str
   if (Status status = runner_->run(); !status.ok()) {
     return original_ == nullptr ? status : places_.translate(std::move(status), *original_);
   }
+  if (options_.gpu != nullptr) MILLRACE_RETURN_IF_ERROR(options_.gpu->device().wait());
   results.resize(fetches.size());
   for (size_t i = 0; i < fetches.size(); ++i)
     MILLRACE_RETURN_IF_ERROR(copy_value(*runner_->find(fetches[i]), results[i]));
@@ -41,7 +49,8 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_.reset();  // looks at the program that goes now
   program_ = std::move(given);
   bool changed = false;
-  if (options_.optimize || options_.bf16_products) {
+  // what rewrites make has no GPU kernels
+  if ((options_.optimize || options_.bf16_products) && options_.gpu == nullptr) {
     if (original_ == nullptr) original_ = program_->clone();
     places_.before(*program_);
     MILLRACE_ASSIGN_OR_RETURN(
@@ -69,7 +78,7 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
   runner_ = *std::move(runner);
   runner_->bind(*locals_);
   runner_->plan_memory();
-  if (options_.inter_op) runner_->allow_overlap();
+  if (options_.inter_op && options_.gpu == nullptr) runner_->allow_overlap();
   runner_->observe(observer_);
   return Ok();
 }
@@ -105,6 +114,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(std::unique_ptr<Pro
   prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
   prepared->options_ = options_;
+  if (options_.gpu != nullptr) gpu::attach(*prepared->device_, options_.gpu);
   MILLRACE_RETURN_IF_ERROR(prepared->compile(std::move(program)));
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");
   prepared->fetch_targets_ = targets_of(*prepared->program_, "fetch");

@@ -14,6 +14,10 @@
 #include "framework/tensor/scope.h"
 #include "kernels/random_state.h"
 
+namespace millrace::gpu {
+class Context;
+}
+
 namespace millrace::executor {
 
 /// How programs run.
@@ -34,6 +38,10 @@ struct ExecutorOptions {
   /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.
   bool release_folded = false;
+  /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs then run as
+  /// they were given, and persistable vars that the GPU used stay in its memory until they are read
+  /// (copy_plain()). Its memory outlives the executor.
+  std::shared_ptr<gpu::Context> gpu = nullptr;
 };
 
 /// Values by var name.
@@ -75,6 +83,8 @@ class PreparedProgram {
   [[nodiscard]] std::string plan_text() const;
   /// Bytes of the piece of memory that temporaries share; 0 before the first run.
   [[nodiscard]] int64_t memory_bytes() const { return runner_->arena().bytes(); }
+  /// Where its steps run; null without a GPU.
+  [[nodiscard]] const GpuSteps* gpu() const { return runner_->gpu(); }
   /// The program as it runs.
   [[nodiscard]] const Program& program() const { return *program_; }
   /// The program as it was given.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "executor/gpu/gpu_steps.h"
 #include "executor/overlap/overlap.h"
 #include "framework/program.h"
 
@@ -26,6 +27,17 @@ int32_t group_of(const BlockRunner& runner, size_t step) {
   return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(step);
 }
 
+// Where a step runs, and what it copied to and from the device in the latest run.
+std::string place_text(const BlockRunner& runner, size_t index) {
+  if (runner.gpu() == nullptr || runner.steps()[index].control) return "";
+  const GpuSteps::Placed& placed = runner.gpu()->placed(index);
+  const gpu::Traffic& copied = placed.copied;
+  std::string text = placed.kernel ? " [gpu]" : fmt::format(" [cpu: {}]", placed.reason);
+  if (copied.bytes_in > 0) text += fmt::format(" [{} bytes to the gpu]", copied.bytes_in);
+  if (copied.bytes_out > 0) text += fmt::format(" [{} bytes from the gpu]", copied.bytes_out);
+  return text;
+}
+
 }  // namespace
 
 std::string print_plan(const BlockRunner& runner) {
@@ -34,9 +46,11 @@ std::string print_plan(const BlockRunner& runner) {
   int64_t number = 0;
   for (const Step& step : runner.steps()) {
     const int32_t group = group_of(runner, static_cast<size_t>(number));
-    text += fmt::format("{:>6}  {:<28}{}{}", number++, step.op->type().str(),
+    text += fmt::format("{:>6}  {:<28}{}{}{}", number, step.op->type().str(),
                         step.control ? " [control]" : "",
-                        group < 0 ? "" : fmt::format(" [side by side {}]", group));
+                        group < 0 ? "" : fmt::format(" [side by side {}]", group),
+                        place_text(runner, static_cast<size_t>(number)));
+    ++number;
     size_t position = 0;
     for (const Slot& slot : step.op->outputs()) {
       for (const Arg& arg : slot.args) {
@@ -50,6 +64,14 @@ std::string print_plan(const BlockRunner& runner) {
   }
   text += fmt::format("memory of temporaries: {} bytes; live at once: {} bytes\n",
                       runner.arena().bytes(), runner.arena().peak_live());
+  if (runner.gpu() != nullptr) {
+    const GpuSteps::Counts counts = runner.gpu()->counts();
+    text += fmt::format(
+        "device memory of temporaries: {} bytes; live at once: {} bytes\n"
+        "ops on the gpu: {}; on the cpu: {}\n",
+        runner.arena().device_bytes(), runner.arena().device_peak_live(), counts.on_gpu,
+        counts.on_cpu);
+  }
   return text;
 }
 

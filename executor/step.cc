@@ -301,17 +301,22 @@ ops::VarMeta meta_of_value(const Value& value) {
   return meta;
 }
 
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed) {
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, SizeOutput size) {
   if (!step.inferred || !same_inputs(step, table)) {
     changed = true;
     MILLRACE_RETURN_IF_ERROR(infer(step, table));
   }
   const bool apart = !step.shared.empty() && move_apart(step, table);
   for (const Step::Result& result : step.results) {
-    auto& tensor = table[step.outputs[result.output]]->as<Tensor>();
-    if (result.sized && !is_sized(tensor, result) &&
-        (tensor.layout() == nullptr || !is_also_input(step, result, tensor)))
+    const int32_t index = step.outputs[result.output];
+    auto& tensor = table[index]->as<Tensor>();
+    if (result.sized && size) {
+      if (!is_also_input(step, result, tensor))
+        MILLRACE_RETURN_IF_ERROR(size(index, tensor, result.dtype, result.dims));
+    } else if (result.sized && !is_sized(tensor, result) &&
+               (tensor.layout() == nullptr || !is_also_input(step, result, tensor))) {
       MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
+    }
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
   if (!step.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(step, table));

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <llvm/ADT/ArrayRef.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/SmallVector.h>
 
 #include "executor/control.h"
@@ -105,15 +106,22 @@ struct Step {
 /// What inference may know of a value; without shape if it holds none.
 ops::VarMeta meta_of_value(const Value& value);
 
+/// Gives an output its dtype and dims, in memory of the device that its step runs on.
+/// \param index  in the table of values
+using SizeOutput = llvm::function_ref<Status(int32_t index, Tensor& tensor, DType dtype,
+                                             llvm::ArrayRef<int64_t> dims)>;
+
 /// Brings the outputs of a step to the dtype, dims and LoD that inference gives for its present
 /// inputs; inference runs again only if an input changed.
 ///
 /// \param table    values of the block
 /// \param changed  set to true if inference ran; else left alone
+/// \param size     instead of Tensor::resize()
 /// \returns true if shared inputs were moved to their spares, so that the kernel must read
 /// inputs_apart
 /// Errors: those of inference; kResource.
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed);
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed,
+                               SizeOutput size = nullptr);
 
 /// Brings the inputs that the kernel wants so into row-major order, in the memory that they have.
 /// Errors: kResource, kExecution.

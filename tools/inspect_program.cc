@@ -15,6 +15,7 @@
 #include "tools/common/program_options.h"
 #include "tools/common/tool.h"
 #include "tools/inspect/costs.h"
+#include "tools/inspect/devices.h"
 #include "tools/inspect/params.h"
 #include "tools/verbs.h"
 
@@ -35,12 +36,12 @@ struct InspectFlags {
   bool no_callstack = false;
   bool verify = false;
   bool lint = false;
+  bool devices = false;
 };
 
 void add_flags(Tool& tool, InspectFlags& flags) {
   CLI::App& app = tool.app();
   app.add_option("PROGRAM", flags.program, "program file, binary or text; - is stdin")
-      ->required()
       ->group("Arguments");
   app.add_option("--format", flags.format, "text, summary, json, csv, dot, svg or html")
       ->type_name("FORMAT")
@@ -58,6 +59,9 @@ void add_flags(Tool& tool, InspectFlags& flags) {
   app.add_option("--params", flags.params,
                  "instead: dtype, dims, LoD and values of the parameters in a file or folder")
       ->type_name("PATH");
+  app.add_flag(
+      "--devices", flags.devices,
+      "instead, without a program: the GPUs of this machine; exit 7 says why none is used");
   app.option_defaults()->group("What is shown");
   app.add_option("--block", flags.block, "this block only")->type_name("N");
   app.add_option("--ops", flags.ops, "ops of these types only")
@@ -171,6 +175,8 @@ StatusOr<int> show_params(Tool& tool, const Program& program, const InspectFlags
 }
 
 StatusOr<int> inspect(Tool& tool, const InspectFlags& flags) {
+  if (flags.devices) return show_devices(tool, flags.format == "json");
+  if (flags.program.empty()) return Status(StatusCode::kUsage, "nothing to show: give a PROGRAM");
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
                             read_program(tool, flags.program));
   if (!flags.params.empty()) return show_params(tool, *program, flags);

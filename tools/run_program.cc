@@ -3,9 +3,11 @@
 #include <memory>
 
 #include "executor/runtime.h"
+#include "framework/base/errors.h"
 #include "tools/common/signal_watch.h"
 #include "tools/common/tool.h"
 #include "tools/run/cluster.h"
+#include "tools/run/gpu.h"
 #include "tools/run/options.h"
 #include "tools/run/roles.h"
 #include "tools/run/run_once.h"
@@ -27,6 +29,12 @@ int millrace::tools::run_program(int argc, char** argv) {
   RunOptions options;
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    if (options.precision == "tf32" && !wants_gpu(options))
+      return Status(StatusCode::kUsage, "--precision tf32 is for GPUs");
+    if (wants_gpu(options) && (!options.ps.cluster.empty() || !options.ps.role.empty())) {
+      return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
+                           options.devices);
+    }
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
     if (!options.ps.metrics.empty() && options.ps.metrics != "0")
@@ -37,6 +45,7 @@ int millrace::tools::run_program(int argc, char** argv) {
     SignalWatch watch;  // before threads
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
+    MILLRACE_ASSIGN_OR_RETURN(options.gpu, open_gpu_context(options));
     if (!options.batch.empty()) return run_batch(tool, options, runtime, watch);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime, watch);
     return run_once(tool, options, runtime, watch);

@@ -198,6 +198,11 @@ bool same_order(const LayoutPtr& a, const LayoutPtr& b) {
 Status bring_to(CpuDevice& device, Tensor& tensor, const LayoutPtr& layout) {
   if (!tensor.initialized() || same_order(tensor.layout(), layout)) return Ok();
   const LayoutPtr before = tensor.layout();
+  // The elements of another library may stand where only that library can read them.
+  if (before != nullptr && dynamic_cast<const dnn::NativeLayout*>(before.get()) == nullptr) {
+    MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
+    return bring_to(device, tensor, layout);
+  }
   const auto bytes = static_cast<size_t>(tensor.storage_bytes());
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const copy, device.scratch(bytes, dnn::kScratchSlot));
   if (bytes > 0) std::memcpy(copy, tensor.raw(), bytes);

@@ -173,12 +173,16 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("FILE");
   app.option_defaults()->group("How");
   app.add_option("--progress", options.progress, "auto, never or json")->type_name("MODE");
-  app.add_option("--devices", options.devices,
-                 "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1")
+  app.add_option(
+         "--devices", options.devices,
+         "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1; gpu:N: ops that have "
+         "a kernel there run on the GPU with this number")
       ->type_name("DEVICES");
-  app.add_option("--precision", options.precision,
-                 "factors of matrix products: f32, or bf16 for rounded ones")
-      ->check(CLI::IsMember({"f32", "bf16"}).description(""))
+  app.add_option(
+         "--precision", options.precision,
+         "factors of matrix products: f32, or bf16 for rounded ones; on a GPU f32, or tf32 for "
+         "rounded ones")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32"}).description(""))
       ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");

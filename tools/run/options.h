@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,10 @@
 #include "tools/common/tool.h"
 #include "tools/ps/flags.h"
 #include "tools/run/ranks.h"
+
+namespace millrace::gpu {
+class Context;
+}
 
 namespace millrace::tools {
 
@@ -81,11 +86,12 @@ struct RunOptions {
   std::string profile;
   bool check_nan = false;
   bool print_plan = false;
-  std::string precision = "f32";  ///< of matrix products: f32 or bf16
+  std::string precision = "f32";  ///< of matrix products: f32, bf16 or tf32
   bool optimize = true;           ///< rewrite the program to run faster
   bool inter_op = false;          ///< several threads: independent ops may run side by side
   std::string devices = "cpu";
-  std::string allow_dir;  ///< that ops such as load and save may use
+  std::shared_ptr<gpu::Context> gpu;  ///< that devices names; opened once for all programs
+  std::string allow_dir;              ///< that ops such as load and save may use
   ParallelFlags parallel;
   PsFlags ps;
   RankFlags ranks;

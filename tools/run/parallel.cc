@@ -10,6 +10,7 @@
 #include "io/npz.h"
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
+#include "tools/run/gpu.h"
 #include "transpiler/parallel/parallel.h"
 
 namespace millrace::tools {
@@ -142,11 +143,10 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
 
 StatusOr<int> device_count(const RunOptions& options) {
   const auto [kind, number] = llvm::StringRef(options.devices).split(':');
-  if (kind == "gpu")
-    return Unimplemented("--devices {}: this build has no GPU devices", options.devices);
+  if (kind == "gpu") return 1;
   if (kind != "cpu") {
     return Status(StatusCode::kUsage,
-                  fmt::format("--devices: expected cpu:N, found '{}'", options.devices));
+                  fmt::format("--devices: expected cpu:N or gpu:N, found '{}'", options.devices));
   }
   if (!number.empty()) return parse_count("--devices", number);
   const char* const given = std::getenv("CPU_NUM");
@@ -163,6 +163,12 @@ bool wants_parallel(const RunOptions& options, int devices) {
 
 Status open_parallel(const Tool& tool, const RunOptions& options, int devices,
                      const std::shared_ptr<const executor::Runtime>& runtime, Session& session) {
+  if (wants_gpu(options)) {
+    return Unimplemented(
+        "--devices {}: several devices, and processes that sum gradients, run on "
+        "the CPU only",
+        options.devices);
+  }
   if (options.parallel.feed_mode != "split" && options.parallel.feed_mode != "list") {
     return {StatusCode::kUsage, fmt::format("--feed-mode: expected split or list, found '{}'",
                                             options.parallel.feed_mode)};

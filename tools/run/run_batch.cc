@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "executor/gpu/gpu_steps.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "tools/run/run_once.h"
@@ -18,11 +19,13 @@ struct Case {
   std::string output;
 };
 
-StatusOr<Case> parse_case(const std::string& line) {
+// \param all  of the command
+StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return InvalidData("expected a JSON object, found '{}'", line);
   Case result;
-  result.options.devices = "cpu:1";
+  result.options.devices = all.gpu == nullptr ? "cpu:1" : all.devices;
+  result.options.gpu = all.gpu;
   const auto text = [&](const char* key, std::string& to) {
     if (!json.contains(key)) return true;
     if (!json[key].is_string()) return false;
@@ -44,15 +47,16 @@ StatusOr<Case> parse_case(const std::string& line) {
   return result;
 }
 
-Status run_case(const Tool& tool, const std::string& line,
-                const std::shared_ptr<const executor::Runtime>& runtime) {
-  MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line));
+Status run_case(const Tool& tool, const RunOptions& all, const std::string& line,
+                const std::shared_ptr<const executor::Runtime>& runtime, int64_t& ops_on_cpu) {
+  MILLRACE_ASSIGN_OR_RETURN(const Case one, parse_case(line, all));
   MILLRACE_ASSIGN_OR_RETURN(Session session, open_session(tool, one.options, runtime));
   MILLRACE_ASSIGN_OR_RETURN(const NamedValues feeds, read_feeds(one.options, session.program()));
   const std::vector<std::string> fetches = wanted_fetches(one.options, session);
   std::vector<Value> values;
   if (Status status = session.prepared->run(feeds, fetches, values); !status.ok())
     return std::move(status).in_file(session.name);
+  if (session.prepared->gpu() != nullptr) ops_on_cpu = session.prepared->gpu()->counts().on_cpu;
   NamedValues results;
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   if (one.output.empty()) return Ok();
@@ -70,9 +74,11 @@ StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
   std::string line;
   while (!watch.stopped() && std::getline(list, line)) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const Status status = run_case(tool, line, runtime);
+    int64_t ops_on_cpu = 0;
+    const Status status = run_case(tool, options, line, runtime, ops_on_cpu);
     nlohmann::json answer = {{"ok", status.ok()}};
     if (!status.ok()) answer["error"] = status.to_string();
+    if (ops_on_cpu > 0) answer["ops_on_cpu"] = ops_on_cpu;
     const std::string text =
         answer.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     std::fwrite(text.data(), 1, text.size(), stdout);

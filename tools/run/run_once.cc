@@ -15,6 +15,7 @@
 #include "tools/run/check_against.h"
 #include "tools/run/checkpoints.h"
 #include "tools/run/feeder.h"
+#include "tools/run/gpu.h"
 #include "tools/run/loss_curve.h"
 #include "tools/run/parallel.h"
 #include "tools/run/progress.h"
@@ -224,6 +225,8 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
     return stop.exit_code();
   }
+  if (const std::string summary = gpu_summary(session); !summary.empty())
+    tool.log(LogLevel::kInfo, summary);
   if (options.print_plan) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file("-", session.parallel == nullptr
                                                       ? session.prepared->plan_text()

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "executor/collective/group_link.h"
+#include "executor/feed_values.h"
 #include "executor/parallel/replica.h"
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
@@ -210,7 +211,8 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
        .optimize = options.optimize && !options.check_nan,
        .bf16_products = options.precision == "bf16",
        .inter_op = options.inter_op,
-       .release_folded = may_release_folded(options, session.program())});
+       .release_folded = may_release_folded(options, session.program()),
+       .gpu = options.gpu});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
   if (runtime->rings != nullptr &&
@@ -248,7 +250,7 @@ StatusOr<NamedValues> persistables(const Session& session) {
     if (!is_stored(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value == nullptr || !value->initialized()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(values[var.name().str()], clone(*value));
+    MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, values[var.name().str()]));
   }
   return values;
 }

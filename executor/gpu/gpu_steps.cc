@@ -1,0 +1,164 @@
+#include "executor/gpu/gpu_steps.h"
+
+#include <deque>
+#include <utility>
+
+#include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
+
+#include "framework/block.h"
+#include "framework/tensor/layout.h"
+#include "kernels/gpu/resident.h"
+
+namespace millrace::executor {
+namespace {
+
+void note_names(const Op& op, llvm::ArrayRef<Slot> slots, llvm::ArrayRef<int32_t> indices,
+                std::vector<llvm::StringRef>& names) {
+  size_t i = 0;
+  for (const Slot& slot : slots) {
+    for (const Arg& arg : slot.args) {
+      const int32_t index = indices[i++];
+      if (index < 0) continue;
+      const auto at = static_cast<size_t>(index);
+      if (at >= names.size()) names.resize(at + 1);
+      names[at] = op.name_of(arg.name);
+    }
+  }
+}
+
+bool is_resident(const Value& value) {
+  const auto* const tensor = value.get_if<Tensor>();
+  return tensor != nullptr && gpu::resident(*tensor) != nullptr;
+}
+
+// What prepare_outputs() moved to spares goes back: the step will run once more.
+void undo_moves(const Step& step, Value* const* table) {
+  for (const Step::Shared& shared : step.shared) {
+    Value& spare = *table[shared.spare];
+    if (!spare.initialized()) continue;
+    std::swap(*table[step.inputs[shared.input]], spare);
+    spare.clear();
+  }
+}
+
+void clear_spares(const Step& step, Value* const* table) {
+  for (const Step::Shared& shared : step.shared) table[shared.spare]->clear();
+}
+
+gpu::Traffic difference(const gpu::Traffic& now, const gpu::Traffic& before) {
+  return {now.copies_in - before.copies_in, now.bytes_in - before.bytes_in,
+          now.copies_out - before.copies_out, now.bytes_out - before.bytes_out};
+}
+
+}  // namespace
+
+GpuSteps::GpuSteps(std::shared_ptr<gpu::Context> context, llvm::ArrayRef<Step> steps,
+                   kernels::CpuDevice& device)
+    : context_(std::move(context)), placed_(steps.size()), is_control_(steps.size()) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step& step = steps[i];
+    is_control_[i] = step.control != nullptr;
+    note_names(*step.op, step.op->inputs(), step.inputs, names_);
+    note_names(*step.op, step.op->outputs(), step.outputs, names_);
+    if (is_control_[i]) continue;
+    const kernels::KernelMaker maker = context_->kernels().find(step.op->type());
+    if (maker == nullptr) {
+      placed_[i].reason = "there is no GPU kernel";
+      continue;
+    }
+    StatusOr<kernels::Kernel> kernel = maker(kernels::KernelSetup(*step.def, *step.op, device));
+    if (kernel.ok()) {
+      placed_[i].kernel = *std::move(kernel);
+    } else {
+      placed_[i].reason = kernel.status().message();
+    }
+  }
+}
+
+GpuSteps::Counts GpuSteps::counts() const {
+  Counts counts;
+  for (size_t i = 0; i < placed_.size(); ++i) {
+    if (!is_control_[i]) ++(placed_[i].kernel ? counts.on_gpu : counts.on_cpu);
+  }
+  return counts;
+}
+
+Status GpuSteps::run(size_t index, Step& step, llvm::ArrayRef<Value*> table,
+                     kernels::CpuDevice& device, bool watched, bool& changed) {
+  Placed& placed = placed_[index];
+  const gpu::Traffic before = context_->memory().traffic();
+  Status status;
+  if (placed.kernel) {
+    status = run_on_gpu(placed, step, table.data(), device, changed);
+    if (status.code() == StatusCode::kUnimplemented) {
+      placed.reason = status.message();
+      placed.kernel = nullptr;
+    }
+  }
+  if (!placed.kernel) status = run_on_cpu(step, table, device, changed);
+  if (status.ok() && watched) status = context_->device().wait();
+  placed.copied = difference(context_->memory().traffic(), before);
+  return status;
+}
+
+Status GpuSteps::run_on_gpu(const Placed& placed, Step& step, Value* const* table,
+                            kernels::CpuDevice& device, bool& changed) {
+  for (const int32_t index : step.inputs) {
+    if (index < 0 || table[index]->holds<Tensor>() || table[index]->holds<std::monostate>())
+      continue;
+    return {StatusCode::kUnimplemented,
+            fmt::format("the GPU kernel takes dense tensors, found {}", describe(*table[index]))};
+  }
+  gpu::Memory& memory = context_->memory();
+  for (const int32_t index : step.inputs) {
+    auto* const tensor = index < 0 ? nullptr : table[index]->get_if<Tensor>();
+    if (tensor != nullptr && tensor->initialized())
+      MILLRACE_RETURN_IF_ERROR(gpu::move_in(*tensor, memory, names_[static_cast<size_t>(index)]));
+  }
+  const auto size = [&](int32_t index, Tensor& tensor, DType dtype, llvm::ArrayRef<int64_t> dims) {
+    return gpu::resize_resident(tensor, dtype, dims, memory, names_[static_cast<size_t>(index)]);
+  };
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, table, changed, size));
+  const kernels::KernelContext ctx(table,
+                                   apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
+                                   step.outputs, device);
+  Status status = placed.kernel(ctx);
+  if (apart && status.code() == StatusCode::kUnimplemented) {
+    undo_moves(step, table);
+  } else if (apart) {
+    clear_spares(step, table);
+  }
+  return status;
+}
+
+Status GpuSteps::run_on_cpu(Step& step, llvm::ArrayRef<Value*> table, kernels::CpuDevice& device,
+                            bool& changed) {
+  table_.assign(table.begin(), table.end());
+  std::deque<Value> copies;  // as long as the step runs
+  for (const int32_t index : step.inputs) {
+    if (index < 0 || table_[static_cast<size_t>(index)] != table[static_cast<size_t>(index)])
+      continue;
+    Value& value = *table[static_cast<size_t>(index)];
+    if (!is_resident(value)) continue;
+    Tensor& tensor = value.as<Tensor>();
+    if (llvm::is_contained(step.outputs, index)) {
+      MILLRACE_RETURN_IF_ERROR(make_plain(tensor));
+      continue;
+    }
+    Value& copy = copies.emplace_back();
+    MILLRACE_RETURN_IF_ERROR(copy_plain(tensor, copy.as<Tensor>()));
+    table_[static_cast<size_t>(index)] = &copy;
+  }
+  Value* const* const values = table_.data();
+  MILLRACE_RETURN_IF_ERROR(make_inputs_plain(step, values, device));
+  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, values, changed));
+  const kernels::KernelContext ctx(values,
+                                   apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,
+                                   step.outputs, device);
+  MILLRACE_RETURN_IF_ERROR(step.kernel(ctx));
+  if (apart) clear_spares(step, values);
+  return Ok();
+}
+
+}  // namespace millrace::executor

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+
+#include "kernels/device.h"
+#include "kernels/gpu/memory.h"
+#include "kernels/registry.h"
+
+namespace millrace::gpu {
+
+/// A device in use: its memory, and the kernels that run on it. Programs of one thread may share
+/// one. Thread-safety: as Device.
+class Context {
+ public:
+  explicit Context(std::shared_ptr<Device> device);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] Device& device() const { return memory_->device(); }
+  [[nodiscard]] Memory& memory() const { return *memory_; }
+  /// Kernels whose arguments are in the memory of the device. What they cannot do they refuse by
+  /// kUnimplemented before they change anything; the op then runs on the processor.
+  [[nodiscard]] const kernels::KernelRegistry& kernels() const { return *kernels_; }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+  std::unique_ptr<const kernels::KernelRegistry> kernels_;
+};
+
+/// Lets the programs of a processor device run on a GPU as well. Before anything is compiled for
+/// it.
+void attach(kernels::CpuDevice& device, std::shared_ptr<Context> context);
+/// What was attached; null if nothing.
+const std::shared_ptr<Context>& context_of(kernels::CpuDevice& device);
+
+}  // namespace millrace::gpu

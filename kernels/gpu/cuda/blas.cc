@@ -1,0 +1,140 @@
+#include "kernels/gpu/cuda/blas.h"
+
+#include <fmt/format.h>
+
+namespace millrace::gpu {
+namespace {
+
+// What a plan may work in; more is of use to very large products only.
+constexpr size_t kScratchBytes = size_t{32} << 20U;
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Blas>> Blas::open(cudaStream_t stream, bool tf32) {
+  MILLRACE_ASSIGN_OR_RETURN(const SharedLibrary library,
+                            SharedLibrary::open({"libcublasLt.so.13"}));
+  std::unique_ptr<Blas> blas(new Blas(stream, tf32));
+  MILLRACE_RETURN_IF_ERROR(blas->load(library));
+  MILLRACE_RETURN_IF_ERROR(blas->check(blas->api_.create(&blas->handle_), "starting"));
+  return blas;
+}
+
+Status Blas::load(const SharedLibrary& library) {
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtCreate", api_.create));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtDestroy", api_.destroy));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtGetVersion", api_.get_version));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmul", api_.matmul));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmulAlgoGetHeuristic", api_.get_heuristic));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmulDescCreate", api_.desc_create));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmulDescDestroy", api_.desc_destroy));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmulDescSetAttribute", api_.desc_set));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatrixLayoutCreate", api_.layout_create));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatrixLayoutDestroy", api_.layout_destroy));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatrixLayoutSetAttribute", api_.layout_set));
+  MILLRACE_RETURN_IF_ERROR(library.find("cublasLtMatmulPreferenceCreate", api_.preference_create));
+  MILLRACE_RETURN_IF_ERROR(
+      library.find("cublasLtMatmulPreferenceDestroy", api_.preference_destroy));
+  return library.find("cublasLtMatmulPreferenceSetAttribute", api_.preference_set);
+}
+
+Blas::~Blas() {
+  for (auto& [key, plan] : plans_) {
+    if (plan.desc != nullptr) api_.desc_destroy(plan.desc);
+    for (cublasLtMatrixLayout_t const layout : {plan.first, plan.second, plan.result}) {
+      if (layout != nullptr) api_.layout_destroy(layout);
+    }
+  }
+  if (handle_ != nullptr) api_.destroy(handle_);
+}
+
+std::string Blas::version() const {
+  const size_t number = api_.get_version();
+  return fmt::format("cuBLASLt {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+}
+
+Status Blas::check(cublasStatus_t status, const char* what) const {
+  if (status == CUBLAS_STATUS_SUCCESS) return Ok();
+  const StatusCode code =
+      status == CUBLAS_STATUS_NOT_SUPPORTED ? StatusCode::kUnimplemented : StatusCode::kExecution;
+  return {code, fmt::format("cuBLASLt: {}: status {}", what, static_cast<int>(status))};
+}
+
+// In the order of the library: a column of `rows` elements after the other.
+Status Blas::make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns,
+                         int64_t batch, int64_t stride) const {
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.layout_create(&layout, CUDA_R_32F, static_cast<uint64_t>(rows),
+                               static_cast<uint64_t>(columns), rows),
+            "describing a matrix"));
+  if (batch == 1) return Ok();
+  const auto count = static_cast<int32_t>(batch);
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+            "describing a batch"));
+  return check(
+      api_.layout_set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+      "describing a batch");
+}
+
+// Row-major matrices are transposed ones to the library: it computes c' = b' x a'.
+Status Blas::make(const MatrixProduct& p, Plan& plan) const {
+  const cublasComputeType_t type = tf32_ ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.desc_create(&plan.desc, type, CUDA_R_32F), "describing a product"));
+  const cublasOperation_t turn_first = p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const cublasOperation_t turn_second = p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, &turn_first, sizeof turn_first),
+            "describing a product"));
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_TRANSB, &turn_second, sizeof turn_second),
+            "describing a product"));
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.first, p.transpose_b ? p.inner : p.columns,
+                                       p.transpose_b ? p.columns : p.inner, p.batch, p.b_stride));
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.second, p.transpose_a ? p.rows : p.inner,
+                                       p.transpose_a ? p.inner : p.rows, p.batch, p.a_stride));
+  MILLRACE_RETURN_IF_ERROR(make_layout(plan.result, p.columns, p.rows, p.batch, p.c_stride));
+  return choose(plan);
+}
+
+Status Blas::choose(Plan& plan) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  MILLRACE_RETURN_IF_ERROR(check(api_.preference_create(&preference), "choosing a way"));
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  Status status = check(api_.preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                            &kScratchBytes, sizeof kScratchBytes),
+                        "choosing a way");
+  if (status.ok()) {
+    status = check(api_.get_heuristic(handle_, plan.desc, plan.first, plan.second, plan.result,
+                                      plan.result, preference, 1, &found, &count),
+                   "choosing a way");
+  }
+  api_.preference_destroy(preference);
+  MILLRACE_RETURN_IF_ERROR(std::move(status));
+  if (count == 0) return {StatusCode::kUnimplemented, "cuBLASLt: no way to make the product"};
+  plan.algo = found.algo;
+  plan.scratch_bytes = found.workspaceSize;
+  return Ok();
+}
+
+Status Blas::multiply(const MatrixProduct& p, Scratch& scratch) {
+  const Key key{
+      p.rows,     p.inner,    p.columns,  p.transpose_a ? 1 : 0, p.transpose_b ? 1 : 0, p.batch,
+      p.a_stride, p.b_stride, p.c_stride, p.beta == 0.0F ? 0 : 1};
+  const auto [found, is_new] = plans_.try_emplace(key);
+  Plan& plan = found->second;
+  if (is_new) {
+    if (Status status = make(p, plan); !status.ok()) {
+      plans_.erase(found);
+      return status;
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
+  return check(
+      api_.matmul(handle_, plan.desc, &p.alpha, p.b, plan.first, p.a, plan.second, &p.beta, p.c,
+                  plan.result, p.c, plan.result, &plan.algo, memory, plan.scratch_bytes, stream_),
+      "multiplying");
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cublasLt.h>
+
+#include "kernels/gpu/cuda/library.h"
+#include "kernels/gpu/cuda/scratch.h"
+#include "kernels/gpu/products.h"
+
+namespace millrace::gpu {
+
+/// Products of matrices by cuBLASLt, which is loaded by open(). Plans are kept by shape.
+class Blas {
+ public:
+  /// Errors: kUnimplemented where the library cannot be loaded.
+  static StatusOr<std::unique_ptr<Blas>> open(cudaStream_t stream, bool tf32);
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
+  ~Blas();
+
+  /// "cuBLASLt 13.0.2".
+  [[nodiscard]] std::string version() const;
+  /// Queues the product. Errors: kUnimplemented where the library has no way; kExecution.
+  Status multiply(const MatrixProduct& product, Scratch& scratch);
+
+ private:
+  struct Api {
+    decltype(&cublasLtCreate) create;
+    decltype(&cublasLtDestroy) destroy;
+    decltype(&cublasLtGetVersion) get_version;
+    decltype(&cublasLtMatmul) matmul;
+    decltype(&cublasLtMatmulAlgoGetHeuristic) get_heuristic;
+    decltype(&cublasLtMatmulDescCreate) desc_create;
+    decltype(&cublasLtMatmulDescDestroy) desc_destroy;
+    decltype(&cublasLtMatmulDescSetAttribute) desc_set;
+    decltype(&cublasLtMatrixLayoutCreate) layout_create;
+    decltype(&cublasLtMatrixLayoutDestroy) layout_destroy;
+    decltype(&cublasLtMatrixLayoutSetAttribute) layout_set;
+    decltype(&cublasLtMatmulPreferenceCreate) preference_create;
+    decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy;
+    decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
+  };
+  /// Everything about a product but its pointers and factors.
+  struct Plan {
+    cublasLtMatmulDesc_t desc = nullptr;
+    cublasLtMatrixLayout_t first = nullptr;   ///< b of the product
+    cublasLtMatrixLayout_t second = nullptr;  ///< a
+    cublasLtMatrixLayout_t result = nullptr;
+    cublasLtMatmulAlgo_t algo{};
+    size_t scratch_bytes = 0;
+  };
+  using Key = std::array<int64_t, 10>;
+
+  Blas(cudaStream_t stream, bool tf32) : stream_(stream), tf32_(tf32) {}
+  Status load(const SharedLibrary& library);
+  Status check(cublasStatus_t status, const char* what) const;
+  Status make(const MatrixProduct& product, Plan& plan) const;
+  Status make_layout(cublasLtMatrixLayout_t& layout, int64_t rows, int64_t columns, int64_t batch,
+                     int64_t stride) const;
+  Status choose(Plan& plan) const;
+
+  cudaStream_t stream_;
+  bool tf32_;
+  Api api_{};
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<Key, Plan> plans_;
+};
+
+}  // namespace millrace::gpu

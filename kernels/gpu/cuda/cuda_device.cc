@@ -1,0 +1,203 @@
+#include "kernels/gpu/cuda/cuda_device.h"
+
+#include <map>
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "kernels/gpu/cuda/blas.h"
+#include "kernels/gpu/cuda/dnn.h"
+#include "kernels/gpu/cuda/errors.h"
+#include "kernels/gpu/cuda/launch.h"
+#include "kernels/gpu/cuda/scratch.h"
+
+namespace millrace::gpu {
+namespace {
+
+// Number of GPUs. Errors: kUnimplemented, saying what is missing.
+StatusOr<int> count_devices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    return Status(StatusCode::kUnimplemented,
+                  fmt::format("no GPU can be used: {}", cudaGetErrorString(error)))
+        .with_hint(
+            "CUDA 13 needs an NVIDIA driver of version 580 or later, and a GPU that it sees");
+  }
+  if (count == 0) return Unimplemented("no GPU can be used: the driver sees none");
+  return count;
+}
+
+std::string version_text(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+StatusOr<DeviceInfo> describe_device(int ordinal) {
+  cudaDeviceProp properties{};
+  MILLRACE_RETURN_IF_ERROR(
+      cuda_status(cudaGetDeviceProperties(&properties, ordinal), "asking for properties"));
+  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaSetDevice(ordinal), "choosing the GPU"));
+  size_t free_bytes = 0;
+  size_t all_bytes = 0;
+  MILLRACE_RETURN_IF_ERROR(
+      cuda_status(cudaMemGetInfo(&free_bytes, &all_bytes), "asking for free memory"));
+  int driver = 0;
+  MILLRACE_RETURN_IF_ERROR(cuda_status(cudaDriverGetVersion(&driver), "asking for the driver"));
+  DeviceInfo info;
+  info.name = properties.name;
+  info.capability = fmt::format("{}.{}", properties.major, properties.minor);
+  info.driver = version_text(driver);
+  info.memory_bytes = static_cast<int64_t>(all_bytes);
+  info.free_bytes = static_cast<int64_t>(free_bytes);
+  return info;
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(int ordinal, const DeviceOptions& options) : ordinal_(ordinal), options_(options) {}
+  ~CudaDevice() override {
+    blas_.reset();
+    dnn_.reset();
+    scratch_.reset();
+    if (stream_ != nullptr) cudaStreamDestroy(stream_);
+  }
+
+  Status start() {
+    MILLRACE_ASSIGN_OR_RETURN(info_, describe_device(ordinal_));
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a queue"));
+    // what is given back is kept for the next allocation
+    cudaMemPool_t pool = nullptr;
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaDeviceGetDefaultMemPool(&pool, ordinal_), "asking for the pool"));
+    uint64_t most = UINT64_MAX;
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &most),
+                    "setting up the pool"));
+    scratch_ = std::make_unique<Scratch>(stream_);
+    take(Blas::open(stream_, options_.tf32), blas_, "cuBLASLt");
+    take(Dnn::open(stream_, options_.tf32), dnn_, "cuDNN");
+    return Ok();
+  }
+
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+
+  StatusOr<std::byte*> allocate(int64_t bytes) override {
+    if (options_.memory_limit > 0 && bytes > options_.memory_limit - used_)
+      return Status(StatusCode::kResource,
+                    fmt::format("the limit is {} bytes", options_.memory_limit));
+    MILLRACE_RETURN_IF_ERROR(choose());
+    void* data = nullptr;
+    const cudaError_t error = cudaMallocAsync(&data, static_cast<size_t>(bytes), stream_);
+    if (error == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();  // this one is over
+      size_t free_bytes = 0;
+      size_t all_bytes = 0;
+      (void)cudaMemGetInfo(&free_bytes, &all_bytes);
+      return Status(StatusCode::kResource, fmt::format("the GPU has {} bytes, of which {} are free",
+                                                       all_bytes, free_bytes));
+    }
+    MILLRACE_RETURN_IF_ERROR(cuda_status(error, "allocating memory"));
+    auto* const start = static_cast<std::byte*>(data);
+    sizes_[start] = bytes;
+    used_ += bytes;
+    return start;
+  }
+
+  void release(std::byte* data) override {
+    const auto found = sizes_.find(data);
+    used_ -= found->second;
+    sizes_.erase(found);
+    (void)cudaFreeAsync(data, stream_);  // an error of the device comes back from the next call
+  }
+
+  Status copy_in(const std::byte* from, std::byte* to, int64_t bytes) override {
+    return copy(from, to, bytes, cudaMemcpyHostToDevice, "copying to the GPU");
+  }
+  Status copy_out(const std::byte* from, std::byte* to, int64_t bytes) override {
+    MILLRACE_RETURN_IF_ERROR(copy(from, to, bytes, cudaMemcpyDeviceToHost, "copying from the GPU"));
+    return wait();
+  }
+  Status copy(const std::byte* from, std::byte* to, int64_t bytes) override {
+    return copy(from, to, bytes, cudaMemcpyDeviceToDevice, "copying within the GPU");
+  }
+  Status wait() override {
+    return cuda_status(cudaStreamSynchronize(stream_), "waiting for queued work");
+  }
+
+  // What a library cannot do is done by the plain functors.
+  Status multiply(const MatrixProduct& product) override {
+    if (blas_ == nullptr) return Device::multiply(product);
+    MILLRACE_RETURN_IF_ERROR(choose());
+    Status status = blas_->multiply(product, *scratch_);
+    return status.code() == StatusCode::kUnimplemented ? Device::multiply(product) : status;
+  }
+  Status convolve(const Convolution& convolution) override {
+    if (dnn_ == nullptr) return Device::convolve(convolution);
+    MILLRACE_RETURN_IF_ERROR(choose());
+    Status status = dnn_->convolve(convolution, *scratch_);
+    return status.code() == StatusCode::kUnimplemented ? Device::convolve(convolution) : status;
+  }
+
+  Status launch_each(size_t functor, const void* data, int64_t count) override {
+    MILLRACE_RETURN_IF_ERROR(choose());
+    return cuda_status(cuda_launch_each(functor, data, count, stream_), "starting a kernel");
+  }
+  Status launch_rows(size_t functor, const void* data, int64_t rows) override {
+    MILLRACE_RETURN_IF_ERROR(choose());
+    return cuda_status(cuda_launch_rows(functor, data, rows, stream_), "starting a kernel");
+  }
+
+ private:
+  // The runtime has one GPU a thread.
+  [[nodiscard]] Status choose() const {
+    return cuda_status(cudaSetDevice(ordinal_), "choosing the GPU");
+  }
+  Status copy(const std::byte* from, std::byte* to, int64_t bytes, cudaMemcpyKind kind,
+              const char* what) {
+    MILLRACE_RETURN_IF_ERROR(choose());
+    return cuda_status(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, stream_), what);
+  }
+  template <typename Library>
+  void take(StatusOr<std::unique_ptr<Library>> opened, std::unique_ptr<Library>& to,
+            const char* name) {
+    if (opened.ok()) {
+      to = *std::move(opened);
+      info_.libraries.push_back(to->version());
+    } else {
+      info_.libraries.push_back(fmt::format("no {}: {}", name, opened.status().message()));
+    }
+  }
+
+  int ordinal_;
+  DeviceOptions options_;
+  DeviceInfo info_;
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<Scratch> scratch_;
+  std::unique_ptr<Blas> blas_;  ///< null: plain functors
+  std::unique_ptr<Dnn> dnn_;    ///< likewise
+  std::map<std::byte*, int64_t> sizes_;
+  int64_t used_ = 0;
+};
+
+}  // namespace
+
+StatusOr<std::shared_ptr<Device>> open_cuda_device(int ordinal, const DeviceOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const int count, count_devices());
+  if (ordinal < 0 || ordinal >= count)
+    return Unimplemented("there is no GPU {}: the driver sees {}", ordinal, count);
+  auto device = std::make_shared<CudaDevice>(ordinal, options);
+  MILLRACE_RETURN_IF_ERROR(device->start());
+  return std::shared_ptr<Device>(std::move(device));
+}
+
+StatusOr<std::vector<DeviceInfo>> list_cuda_devices() {
+  MILLRACE_ASSIGN_OR_RETURN(const int count, count_devices());
+  std::vector<DeviceInfo> infos;
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    MILLRACE_ASSIGN_OR_RETURN(infos.emplace_back(), describe_device(ordinal));
+  }
+  return infos;
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,212 @@
+#include "kernels/gpu/cuda/dnn.h"
+
+#include <fmt/format.h>
+#include <llvm/ADT/ArrayRef.h>
+
+namespace millrace::gpu {
+namespace {
+
+constexpr int kMostAlgos = 10;
+constexpr size_t kScratchBytes = size_t{512} << 20U;
+
+int number(int64_t value) {
+  return static_cast<int>(value);
+}
+
+// The library pads both sides alike.
+bool pads_alike(const Convolution& c) {
+  for (int i = 0; i < 2; ++i) {
+    const int64_t reach = c.dilation[i] * (c.kernel[i] - 1) + 1;
+    if ((c.in[i] + 2 * c.before[i] - reach) / c.stride[i] + 1 != c.out[i]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+StatusOr<std::unique_ptr<Dnn>> Dnn::open(cudaStream_t stream, bool tf32) {
+  MILLRACE_ASSIGN_OR_RETURN(const SharedLibrary library, SharedLibrary::open({"libcudnn.so.9"}));
+  std::unique_ptr<Dnn> dnn(new Dnn(tf32));
+  MILLRACE_RETURN_IF_ERROR(dnn->load(library));
+  MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.Create(&dnn->handle_), "starting"));
+  MILLRACE_RETURN_IF_ERROR(dnn->check(dnn->api_.SetStream(dnn->handle_, stream), "starting"));
+  return dnn;
+}
+
+Status Dnn::load(const SharedLibrary& library) {
+  const auto find = [&](const char* name, auto& to) {
+    return library.find((std::string("cudnn") + name).c_str(), to);
+  };
+  MILLRACE_RETURN_IF_ERROR(find("GetVersion", api_.GetVersion));
+  MILLRACE_RETURN_IF_ERROR(find("GetErrorString", api_.GetErrorString));
+  MILLRACE_RETURN_IF_ERROR(find("Create", api_.Create));
+  MILLRACE_RETURN_IF_ERROR(find("Destroy", api_.Destroy));
+  MILLRACE_RETURN_IF_ERROR(find("SetStream", api_.SetStream));
+  MILLRACE_RETURN_IF_ERROR(find("CreateTensorDescriptor", api_.CreateTensorDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("DestroyTensorDescriptor", api_.DestroyTensorDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("SetTensor4dDescriptor", api_.SetTensor4dDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("CreateFilterDescriptor", api_.CreateFilterDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("DestroyFilterDescriptor", api_.DestroyFilterDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("SetFilter4dDescriptor", api_.SetFilter4dDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("CreateConvolutionDescriptor", api_.CreateConvolutionDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("DestroyConvolutionDescriptor", api_.DestroyConvolutionDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("SetConvolution2dDescriptor", api_.SetConvolution2dDescriptor));
+  MILLRACE_RETURN_IF_ERROR(find("SetConvolutionGroupCount", api_.SetConvolutionGroupCount));
+  MILLRACE_RETURN_IF_ERROR(find("SetConvolutionMathType", api_.SetConvolutionMathType));
+  MILLRACE_RETURN_IF_ERROR(
+      find("GetConvolutionForwardAlgorithm_v7", api_.GetConvolutionForwardAlgorithm_v7));
+  MILLRACE_RETURN_IF_ERROR(
+      find("GetConvolutionBackwardDataAlgorithm_v7", api_.GetConvolutionBackwardDataAlgorithm_v7));
+  MILLRACE_RETURN_IF_ERROR(find("GetConvolutionBackwardFilterAlgorithm_v7",
+                                api_.GetConvolutionBackwardFilterAlgorithm_v7));
+  MILLRACE_RETURN_IF_ERROR(find("ConvolutionForward", api_.ConvolutionForward));
+  MILLRACE_RETURN_IF_ERROR(find("ConvolutionBackwardData", api_.ConvolutionBackwardData));
+  return find("ConvolutionBackwardFilter", api_.ConvolutionBackwardFilter);
+}
+
+Dnn::~Dnn() {
+  for (const auto& [key, plan] : plans_) drop(plan);
+  if (handle_ != nullptr) api_.Destroy(handle_);
+}
+
+void Dnn::drop(const Plan& plan) const {
+  if (plan.input != nullptr) api_.DestroyTensorDescriptor(plan.input);
+  if (plan.output != nullptr) api_.DestroyTensorDescriptor(plan.output);
+  if (plan.filter != nullptr) api_.DestroyFilterDescriptor(plan.filter);
+  if (plan.conv != nullptr) api_.DestroyConvolutionDescriptor(plan.conv);
+}
+
+std::string Dnn::version() const {
+  const size_t version = api_.GetVersion();
+  return fmt::format("cuDNN {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+Status Dnn::check(int status, const char* what) const {
+  if (status == dnn::kSuccess) return Ok();
+  const bool is_unsupported = status / 1000 == 3;  // CUDNN_STATUS_NOT_SUPPORTED and its kinds
+  return {is_unsupported ? StatusCode::kUnimplemented : StatusCode::kExecution,
+          fmt::format("cuDNN: {}: {}", what, api_.GetErrorString(status))};
+}
+
+Status Dnn::make(const Convolution& c, Plan& plan) const {
+  const char* const what = "describing a convolution";
+  MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.input), what));
+  MILLRACE_RETURN_IF_ERROR(check(api_.CreateTensorDescriptor(&plan.output), what));
+  MILLRACE_RETURN_IF_ERROR(check(api_.CreateFilterDescriptor(&plan.filter), what));
+  MILLRACE_RETURN_IF_ERROR(check(api_.CreateConvolutionDescriptor(&plan.conv), what));
+  MILLRACE_RETURN_IF_ERROR(check(
+      api_.SetTensor4dDescriptor(plan.input, dnn::kTensorNchw, dnn::kDataFloat, number(c.batch),
+                                 number(c.in_channels), number(c.in[0]), number(c.in[1])),
+      what));
+  MILLRACE_RETURN_IF_ERROR(check(
+      api_.SetTensor4dDescriptor(plan.output, dnn::kTensorNchw, dnn::kDataFloat, number(c.batch),
+                                 number(c.out_channels), number(c.out[0]), number(c.out[1])),
+      what));
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.SetFilter4dDescriptor(plan.filter, dnn::kDataFloat, dnn::kTensorNchw,
+                                       number(c.out_channels), number(c.in_channels / c.groups),
+                                       number(c.kernel[0]), number(c.kernel[1])),
+            what));
+  MILLRACE_RETURN_IF_ERROR(
+      check(api_.SetConvolution2dDescriptor(plan.conv, number(c.before[0]), number(c.before[1]),
+                                            number(c.stride[0]), number(c.stride[1]),
+                                            number(c.dilation[0]), number(c.dilation[1]),
+                                            dnn::kCrossCorrelation, dnn::kDataFloat),
+            what));
+  MILLRACE_RETURN_IF_ERROR(check(api_.SetConvolutionGroupCount(plan.conv, number(c.groups)), what));
+  MILLRACE_RETURN_IF_ERROR(check(
+      api_.SetConvolutionMathType(plan.conv, tf32_ ? dnn::kDefaultMath : dnn::kFmaMath), what));
+  return choose(c, plan);
+}
+
+// The first that the library recommends whose result does not depend on timing.
+Status Dnn::choose(const Convolution& c, Plan& plan) const {
+  std::array<dnn::AlgoPerf, kMostAlgos> found{};
+  int count = 0;
+  int status = 0;
+  switch (c.what) {
+    case Convolution::What::kOutput:
+      status =
+          api_.GetConvolutionForwardAlgorithm_v7(handle_, plan.input, plan.filter, plan.conv,
+                                                 plan.output, kMostAlgos, &count, found.data());
+      break;
+    case Convolution::What::kInputGradient:
+      status =
+          api_.GetConvolutionBackwardDataAlgorithm_v7(handle_, plan.filter, plan.output, plan.conv,
+                                                      plan.input, kMostAlgos, &count, found.data());
+      break;
+    case Convolution::What::kFilterGradient:
+      status = api_.GetConvolutionBackwardFilterAlgorithm_v7(handle_, plan.input, plan.output,
+                                                             plan.conv, plan.filter, kMostAlgos,
+                                                             &count, found.data());
+      break;
+  }
+  MILLRACE_RETURN_IF_ERROR(check(status, "choosing a way"));
+  // those that say they are for the kind of arithmetic that was asked for come first
+  const int math = tf32_ ? dnn::kDefaultMath : dnn::kFmaMath;
+  for (const bool any_math : {false, true}) {
+    for (const dnn::AlgoPerf& algo : llvm::ArrayRef(found).take_front(static_cast<size_t>(count))) {
+      if (algo.status != dnn::kSuccess || algo.determinism != dnn::kDeterministic ||
+          algo.memory > kScratchBytes || (!any_math && algo.math_type != math))
+        continue;
+      plan.algo = algo.algo;
+      plan.scratch_bytes = algo.memory;
+      return Ok();
+    }
+  }
+  return {StatusCode::kUnimplemented, "cuDNN: no way to make the convolution"};
+}
+
+Status Dnn::convolve(const Convolution& c, Scratch& scratch) {
+  if (!pads_alike(c))
+    return {StatusCode::kUnimplemented, "cuDNN: padding differs in front and behind"};
+  const Key key{static_cast<int64_t>(c.what),
+                c.batch,
+                c.in_channels,
+                c.out_channels,
+                c.groups,
+                c.in[0],
+                c.in[1],
+                c.out[0],
+                c.out[1],
+                c.kernel[0],
+                c.kernel[1],
+                c.stride[0],
+                c.stride[1],
+                c.before[0],
+                c.before[1],
+                c.dilation[0],
+                c.dilation[1]};
+  const auto [found, is_new] = plans_.try_emplace(key);
+  Plan& plan = found->second;
+  if (is_new) {
+    if (Status status = make(c, plan); !status.ok()) {
+      drop(plan);
+      plans_.erase(found);
+      return status;
+    }
+  }
+  MILLRACE_ASSIGN_OR_RETURN(void* const memory, scratch.get(plan.scratch_bytes));
+  const float one = 1.0F;
+  const float zero = 0.0F;
+  switch (c.what) {
+    case Convolution::What::kOutput:
+      return check(api_.ConvolutionForward(handle_, &one, plan.input, c.input, plan.filter,
+                                           c.filter, plan.conv, plan.algo, memory,
+                                           plan.scratch_bytes, &zero, plan.output, c.output),
+                   "a convolution");
+    case Convolution::What::kInputGradient:
+      return check(api_.ConvolutionBackwardData(handle_, &one, plan.filter, c.filter, plan.output,
+                                                c.output, plan.conv, plan.algo, memory,
+                                                plan.scratch_bytes, &zero, plan.input, c.input),
+                   "the gradient of an input");
+    case Convolution::What::kFilterGradient:
+      return check(api_.ConvolutionBackwardFilter(handle_, &one, plan.input, c.input, plan.output,
+                                                  c.output, plan.conv, plan.algo, memory,
+                                                  plan.scratch_bytes, &zero, plan.filter, c.filter),
+                   "the gradient of a filter");
+  }
+  return {StatusCode::kInternal, "unknown kind of convolution"};
+}
+
+}  // namespace millrace::gpu

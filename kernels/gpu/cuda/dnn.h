@@ -1,0 +1,55 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "kernels/gpu/cuda/dnn_api.h"
+#include "kernels/gpu/cuda/library.h"
+#include "kernels/gpu/cuda/scratch.h"
+#include "kernels/gpu/products.h"
+
+namespace millrace::gpu {
+
+/// Convolutions by cuDNN, which is loaded by open(). Plans are kept by shape.
+class Dnn {
+ public:
+  /// Errors: kUnimplemented where the library cannot be loaded.
+  static StatusOr<std::unique_ptr<Dnn>> open(cudaStream_t stream, bool tf32);
+  Dnn(const Dnn&) = delete;
+  Dnn& operator=(const Dnn&) = delete;
+  ~Dnn();
+
+  /// "cuDNN 9.19.0".
+  [[nodiscard]] std::string version() const;
+  /// Queues the computation. Errors: kUnimplemented where the library has no way, such as for
+  /// padding that differs in front and behind; kExecution.
+  Status convolve(const Convolution& convolution, Scratch& scratch);
+
+ private:
+  /// Everything about a convolution but its pointers.
+  struct Plan {
+    dnn::TensorDesc input = nullptr;
+    dnn::FilterDesc filter = nullptr;
+    dnn::TensorDesc output = nullptr;
+    dnn::ConvDesc conv = nullptr;
+    int algo = 0;
+    size_t scratch_bytes = 0;
+  };
+  using Key = std::array<int64_t, 17>;
+
+  explicit Dnn(bool tf32) : tf32_(tf32) {}
+  Status load(const SharedLibrary& library);
+  Status check(int status, const char* what) const;
+  Status make(const Convolution& c, Plan& plan) const;
+  Status choose(const Convolution& c, Plan& plan) const;
+  void drop(const Plan& plan) const;
+
+  bool tf32_;
+  dnn::Api api_{};
+  dnn::Handle handle_ = nullptr;
+  std::map<Key, Plan> plans_;
+};
+
+}  // namespace millrace::gpu

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::gpu {
+
+/// What a call of the CUDA runtime returned, as a status. After an error of queued work the device
+/// answers every later call with that error; the process must start anew to use it again.
+/// \param what  was tried, for the message
+inline Status cuda_status(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return Ok();
+  const StatusCode code =
+      error == cudaErrorMemoryAllocation ? StatusCode::kResource : StatusCode::kExecution;
+  Status status(code, fmt::format("CUDA: {}: {} ({})", what, cudaGetErrorString(error),
+                                  cudaGetErrorName(error)));
+  if (code == StatusCode::kResource) return status;
+  return std::move(status).with_hint(
+      "the failing work may have been queued by an op before this one; run with "
+      "CUDA_LAUNCH_BLOCKING=1 or --check-nan in order to see which");
+}
+
+}  // namespace millrace::gpu

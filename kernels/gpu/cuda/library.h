@@ -1,0 +1,35 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "framework/base/status.h"
+
+namespace millrace::gpu {
+
+/// A shared library that is looked for when it is needed: where the loader looks, and beside the
+/// module. Once loaded it stays until the process ends.
+class SharedLibrary {
+ public:
+  /// Takes the first of the names that can be loaded. Errors: kUnimplemented with the loader's
+  /// words.
+  static StatusOr<SharedLibrary> open(std::initializer_list<const char*> names);
+
+  /// Points a pointer to a function of the library at it. Errors: kUnimplemented, naming it.
+  template <typename Function>
+  Status find(const char* name, Function*& to) const {
+    MILLRACE_ASSIGN_OR_RETURN(void* const symbol, find_symbol(name));
+    to = reinterpret_cast<Function*>(symbol);
+    return Ok();
+  }
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+ private:
+  SharedLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
+  StatusOr<void*> find_symbol(const char* name) const;
+
+  void* handle_;
+  std::string name_;
+};
+
+}  // namespace millrace::gpu

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/gpu/cuda/errors.h"
+
+namespace millrace::gpu {
+
+/// Memory that one queued call of a library works in; the next call in the same stream uses it
+/// again. It grows, up to what the library asks for.
+class Scratch {
+ public:
+  explicit Scratch(cudaStream_t stream) : stream_(stream) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  ~Scratch() {
+    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+  }
+
+  /// Errors: kResource.
+  StatusOr<void*> get(size_t bytes) {
+    if (bytes <= bytes_) return data_;
+    if (data_ != nullptr) cudaFreeAsync(data_, stream_);
+    data_ = nullptr;
+    bytes_ = 0;
+    MILLRACE_RETURN_IF_ERROR(
+        cuda_status(cudaMallocAsync(&data_, bytes, stream_), "allocating scratch memory"));
+    bytes_ = bytes;
+    return data_;
+  }
+
+ private:
+  cudaStream_t stream_;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace millrace::gpu

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include "kernels/gpu/functors/elementwise.h"
+#include "kernels/gpu/functors/loss.h"
+#include "kernels/gpu/functors/norm.h"
+#include "kernels/gpu/functors/optimizer.h"
+#include "kernels/gpu/functors/plain_products.h"
+#include "kernels/gpu/functors/pool.h"
+#include "kernels/gpu/functors/rows.h"
+
+/// The arithmetic of our own GPU kernels. A functor is a struct of numbers and pointers to memory
+/// of the device, with a call operator that computes one element, or one row by a team of threads.
+/// Both the CUDA compiler and the C++ compiler see these headers, so they include neither fmt nor
+/// LLVM; the operators are constexpr, which the CUDA compiler takes as code for both processors.
+///
+/// A team (functors of rows) has rank() in [0, size()), and sum(x) and max(x) over its threads,
+/// which are barriers, too.
+namespace millrace::gpu {
+
+template <typename... Functors>
+struct FunctorList {
+  static constexpr size_t kSize = sizeof...(Functors);
+};
+
+/// The number of a functor in a list; a functor that is missing there does not compile.
+template <typename Functor, typename... Functors>
+constexpr size_t index_of(FunctorList<Functors...> /*list*/) {
+  static_assert((std::is_same_v<Functor, Functors> || ...), "add the functor to the list");
+  size_t index = 0;
+  (void)((std::is_same_v<Functor, Functors> ? true : (++index, false)) || ...);
+  return index;
+}
+
+/// Functors of one element.
+using EachFunctors = FunctorList<
+    Fill, FillFrom, Scale, Binary<Add>, Binary<Subtract>, Binary<Multiply>, Binary<Divide>,
+    Unary<Relu>, Unary<Sigmoid>, Unary<Tanh>, Unary<Sqrt>, Unary<Square>, Gradient<ReluGradient>,
+    Gradient<SigmoidGradient>, Gradient<TanhGradient>, Gradient<SquareGradient>, EntropyGradient,
+    SoftmaxEntropyGradient, PoolForward, PoolBackward, NormInference, Descend, DescendWithMomentum,
+    DescendByMoments, AdvancePowers, MultiplyElement, ConvolveOutput, ConvolveInputGradient>;
+
+/// Functors of one row.
+using RowFunctors = FunctorList<SumMiddle, Softmax, SoftmaxGradient, Entropy, SoftmaxEntropy,
+                                NormTraining, NormBackward, ConvolveFilterGradient>;
+
+}  // namespace millrace::gpu

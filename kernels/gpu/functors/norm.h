@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace millrace::gpu {
+
+/// Images [batch, channels, inner] that are normalised by channel.
+struct NormImages {
+  int64_t batch;
+  int64_t channels;
+  int64_t inner;
+  /// Place of element i of a channel.
+  [[nodiscard]] constexpr int64_t at(int64_t channel, int64_t i) const {
+    return (i / inner * channels + channel) * inner + i % inner;
+  }
+  [[nodiscard]] constexpr int64_t of_channel() const { return batch * inner; }
+};
+
+/// Batch normalisation of one channel with the statistics of the batch. Pointers to vectors with
+/// one element a channel may be null, but for mean and variance. y may be x.
+struct NormTraining {
+  NormImages images;
+  const float* x;
+  float* y;
+  const float* scale;
+  const float* bias;
+  const float* mean;
+  const float* variance;
+  float* mean_out;
+  float* variance_out;
+  float* saved_mean;
+  float* saved_deviation;  ///< 1 / sqrt(variance + epsilon)
+  float momentum;
+  float epsilon;
+  bool relu;
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t c) const {
+    const int64_t count = images.of_channel();
+    double part = 0;
+    for (int64_t i = team.rank(); i < count; i += team.size())
+      part += static_cast<double>(x[images.at(c, i)]);
+    const double middle = team.sum(part) / static_cast<double>(count);
+    part = 0;
+    for (int64_t i = team.rank(); i < count; i += team.size()) {
+      const double away = static_cast<double>(x[images.at(c, i)]) - middle;
+      part += away * away;
+    }
+    const double spread = team.sum(part) / static_cast<double>(count);
+    const double deviation = 1.0 / std::sqrt(spread + static_cast<double>(epsilon));
+    const auto m = static_cast<float>(middle);
+    const auto factor = static_cast<float>(deviation) * (scale == nullptr ? 1.0F : scale[c]);
+    const float summand = bias == nullptr ? 0.0F : bias[c];
+    for (int64_t i = team.rank(); i < count; i += team.size()) {
+      const int64_t at = images.at(c, i);
+      const float value = (x[at] - m) * factor + summand;
+      y[at] = relu && value < 0.0F ? 0.0F : value;
+    }
+    if (team.rank() != 0) return;
+    const float old = momentum;
+    if (mean_out != nullptr) mean_out[c] = mean[c] * old + m * (1.0F - old);
+    if (variance_out != nullptr)
+      variance_out[c] = variance[c] * old + static_cast<float>(spread) * (1.0F - old);
+    if (saved_mean != nullptr) saved_mean[c] = m;
+    if (saved_deviation != nullptr) saved_deviation[c] = static_cast<float>(deviation);
+  }
+};
+
+/// Element i with running statistics. y may be x.
+struct NormInference {
+  NormImages images;
+  const float* x;
+  float* y;
+  const float* scale;
+  const float* bias;
+  const float* mean;
+  const float* variance;
+  float epsilon;
+  bool relu;
+  constexpr void operator()(int64_t i) const {
+    const int64_t c = i / images.inner % images.channels;
+    const float deviation = 1.0F / std::sqrt(variance[c] + epsilon);
+    const float factor = deviation * (scale == nullptr ? 1.0F : scale[c]);
+    const float value = (x[i] - mean[c]) * factor + (bias == nullptr ? 0.0F : bias[c]);
+    y[i] = relu && value < 0.0F ? 0.0F : value;
+  }
+};
+
+/// Gradients of one channel. With constant statistics those do not depend on x. dx may be dy;
+/// dx, dscale and dbias may be null.
+struct NormBackward {
+  NormImages images;
+  const float* x;
+  const float* dy;
+  const float* scale;
+  const float* mean;
+  const float* deviation;  ///< 1 / sqrt(variance + epsilon); the variance if constant
+  float* dx;
+  float* dscale;
+  float* dbias;
+  float epsilon;
+  bool constant;
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t c) const {
+    const int64_t count = images.of_channel();
+    const float m = mean[c];
+    const float inverse = constant ? 1.0F / std::sqrt(deviation[c] + epsilon) : deviation[c];
+    double plain_part = 0;
+    double times_part = 0;
+    for (int64_t i = team.rank(); i < count; i += team.size()) {
+      const int64_t at = images.at(c, i);
+      const auto grad = static_cast<double>(dy[at]);
+      plain_part += grad;
+      times_part += grad * static_cast<double>((x[at] - m) * inverse);
+    }
+    const double plain = team.sum(plain_part);
+    const double times = team.sum(times_part);
+    const float factor = (scale == nullptr ? 1.0F : scale[c]) * inverse;
+    const auto of_mean = static_cast<float>(plain / static_cast<double>(count));
+    const auto of_spread = static_cast<float>(times / static_cast<double>(count));
+    for (int64_t i = team.rank(); dx != nullptr && i < count; i += team.size()) {
+      const int64_t at = images.at(c, i);
+      const float away = (x[at] - m) * inverse;
+      dx[at] = constant ? dy[at] * factor : (dy[at] - of_mean - away * of_spread) * factor;
+    }
+    if (team.rank() != 0) return;
+    if (dscale != nullptr) dscale[c] = static_cast<float>(times);
+    if (dbias != nullptr) dbias[c] = static_cast<float>(plain);
+  }
+};
+
+}  // namespace millrace::gpu

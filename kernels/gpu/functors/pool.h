@@ -1,0 +1,127 @@
+#pragma once
+
+#include <cstdint>
+
+namespace millrace::gpu {
+
+/// The windows of a pooling along one spatial dim.
+struct PoolSide {
+  int64_t size;
+  int64_t places;
+  int64_t kernel;
+  int64_t stride;
+  int64_t before;
+  bool shared;     ///< adaptive: places share the image
+  bool exclusive;  ///< padding does not count
+
+  [[nodiscard]] constexpr int64_t begin(int64_t place) const {
+    if (shared) return place * size / places;
+    const int64_t start = place * stride - before;
+    return start < 0 ? 0 : start;
+  }
+  [[nodiscard]] constexpr int64_t end(int64_t place) const {
+    if (shared) return ((place + 1) * size + places - 1) / places;
+    const int64_t stop = place * stride - before + kernel;
+    return stop < size ? stop : size;
+  }
+  /// What an average divides by; padding behind counts as far as there is padding in front.
+  [[nodiscard]] constexpr int64_t count(int64_t place) const {
+    if (shared || exclusive) return end(place) - begin(place);
+    const int64_t start = place * stride - before;
+    const int64_t stop = start + kernel < size + before ? start + kernel : size + before;
+    return stop - start;
+  }
+  /// Places whose windows may have an element: first and behind the last.
+  [[nodiscard]] constexpr int64_t first_place(int64_t at) const {
+    if (shared) return at * places / size;
+    const int64_t reach = at + before - kernel + 1;
+    return reach <= 0 ? 0 : (reach + stride - 1) / stride;
+  }
+  [[nodiscard]] constexpr int64_t end_place(int64_t at) const {
+    const int64_t last =
+        shared ? ((at + 1) * places + size - 1) / size : (at + before) / stride + 1;
+    return last < places ? last : places;
+  }
+};
+
+/// Maximum or average of each window; planes are images times channels.
+struct PoolWindows {
+  PoolSide height;
+  PoolSide width;
+  bool max;
+
+  [[nodiscard]] constexpr float of(const float* plane, int64_t h, int64_t w) const {
+    float most = 0;
+    double sum = 0;
+    bool any = false;
+    for (int64_t y = height.begin(h); y < height.end(h); ++y) {
+      for (int64_t x = width.begin(w); x < width.end(w); ++x) {
+        const float value = plane[y * width.size + x];
+        most = !any || value > most ? value : most;
+        sum += static_cast<double>(value);
+        any = true;
+      }
+    }
+    if (max) return most;
+    return static_cast<float>(sum / static_cast<double>(height.count(h) * width.count(w)));
+  }
+  /// True if (y, x) is the first maximum of a window.
+  [[nodiscard]] constexpr bool is_first_maximum(const float* plane, int64_t h, int64_t w, int64_t y,
+                                                int64_t x) const {
+    const float value = plane[y * width.size + x];
+    for (int64_t b = height.begin(h); b < height.end(h); ++b) {
+      for (int64_t a = width.begin(w); a < width.end(w); ++a) {
+        const float other = plane[b * width.size + a];
+        const bool earlier = b < y || (b == y && a < x);
+        if (other > value || (earlier && other == value)) return false;
+      }
+    }
+    return true;
+  }
+};
+
+/// Element i of the result.
+struct PoolForward {
+  PoolWindows windows;
+  const float* x;
+  float* out;
+  constexpr void operator()(int64_t i) const {
+    const int64_t w = i % windows.width.places;
+    const int64_t h = i / windows.width.places % windows.height.places;
+    const int64_t plane = i / (windows.width.places * windows.height.places);
+    out[i] = windows.of(x + plane * windows.height.size * windows.width.size, h, w);
+  }
+};
+
+/// Element i of the gradient of the input, gathered from the windows that have it.
+struct PoolBackward {
+  PoolWindows windows;
+  const float* x;  ///< read for maxima only
+  const float* dout;
+  float* dx;
+  constexpr void operator()(int64_t i) const {
+    const PoolSide& height = windows.height;
+    const PoolSide& width = windows.width;
+    const int64_t at_x = i % width.size;
+    const int64_t at_y = i / width.size % height.size;
+    const int64_t plane = i / (width.size * height.size);
+    const float* const image = x + plane * height.size * width.size;
+    const float* const from = dout + plane * height.places * width.places;
+    double sum = 0;
+    for (int64_t h = height.first_place(at_y); h < height.end_place(at_y); ++h) {
+      if (at_y < height.begin(h) || at_y >= height.end(h)) continue;
+      for (int64_t w = width.first_place(at_x); w < width.end_place(at_x); ++w) {
+        if (at_x < width.begin(w) || at_x >= width.end(w)) continue;
+        const auto share = static_cast<double>(from[h * width.places + w]);
+        if (!windows.max) {
+          sum += share / static_cast<double>(height.count(h) * width.count(w));
+        } else if (windows.is_first_maximum(image, h, w, at_y, at_x)) {
+          sum += share;
+        }
+      }
+    }
+    dx[i] = static_cast<float>(sum);
+  }
+};
+
+}  // namespace millrace::gpu

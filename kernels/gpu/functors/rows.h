@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace millrace::gpu {
+
+/// y[row] = factor * sum of x[:, row, :]; x has the dims [outer, rows, inner]. Sums are kept in
+/// double, so that their order hardly matters.
+struct SumMiddle {
+  const float* x;
+  float* y;
+  int64_t outer;
+  int64_t rows;
+  int64_t inner;
+  float factor;
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t row) const {
+    double sum = 0;
+    for (int64_t i = team.rank(); i < outer * inner; i += team.size())
+      sum += static_cast<double>(x[(i / inner * rows + row) * inner + i % inner]);
+    sum = team.sum(sum);
+    if (team.rank() == 0) y[row] = static_cast<float>(sum) * factor;
+  }
+};
+
+/// Softmax of rows of so many columns. y may be x.
+struct Softmax {
+  const float* x;
+  float* y;
+  int64_t columns;
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t row) const {
+    const float* const from = x + row * columns;
+    float* const to = y + row * columns;
+    float most = from[0];
+    for (int64_t c = team.rank(); c < columns; c += team.size())
+      most = from[c] > most ? from[c] : most;
+    most = team.max(most);
+    double sum = 0;
+    for (int64_t c = team.rank(); c < columns; c += team.size())
+      sum += static_cast<double>(std::exp(from[c] - most));
+    const float inverse = static_cast<float>(1.0 / team.sum(sum));
+    for (int64_t c = team.rank(); c < columns; c += team.size())
+      to[c] = std::exp(from[c] - most) * inverse;
+  }
+};
+
+/// dx = (dy - sum(y * dy)) * y.
+struct SoftmaxGradient {
+  const float* y;
+  const float* dy;
+  float* dx;
+  int64_t columns;
+  template <typename Team>
+  constexpr void operator()(const Team& team, int64_t row) const {
+    const int64_t at = row * columns;
+    double sum = 0;
+    for (int64_t c = team.rank(); c < columns; c += team.size())
+      sum += static_cast<double>(y[at + c]) * static_cast<double>(dy[at + c]);
+    const auto all = static_cast<float>(team.sum(sum));
+    for (int64_t c = team.rank(); c < columns; c += team.size())
+      dx[at + c] = (dy[at + c] - all) * y[at + c];
+  }
+};
+
+}  // namespace millrace::gpu

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/gpu/device.h"
+#include "kernels/gpu/functors/all.h"
+
+namespace millrace::gpu {
+
+/// Queues functor(i) for each i in [0, count), in any order, side by side.
+template <typename Functor>
+Status each(Device& device, const Functor& functor, int64_t count) {
+  static_assert(std::is_trivially_copyable_v<Functor>);
+  return count <= 0 ? Ok() : device.launch_each(index_of<Functor>(EachFunctors{}), &functor, count);
+}
+
+/// Queues functor(team, row) for each row in [0, count), in any order; a team of threads works on
+/// each.
+template <typename Functor>
+Status rows(Device& device, const Functor& functor, int64_t count) {
+  static_assert(std::is_trivially_copyable_v<Functor>);
+  return count <= 0 ? Ok() : device.launch_rows(index_of<Functor>(RowFunctors{}), &functor, count);
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,29 @@
+#include "framework/base/module.h"
+#include "kernels/gpu/module.h"
+
+namespace millrace::gpu {
+namespace {
+
+// A program that asks for a GPU where none can be had asks for what this installation cannot do.
+StatusOr<const GpuModule*> load() {
+  StatusOr<const GpuModule*> module = load_functions<GpuModule>("gpu");
+  if (module.ok()) return module;
+  Status status(StatusCode::kUnimplemented, "no GPU can be used: " + module.status().message());
+  return std::move(status)
+      .in_file(module.status().location().file)
+      .with_hint(module.status().hint());
+}
+
+}  // namespace
+
+StatusOr<std::shared_ptr<Device>> open_gpu(int ordinal, const DeviceOptions& options) {
+  MILLRACE_ASSIGN_OR_RETURN(const GpuModule* const module, load());
+  return module->open(ordinal, options);
+}
+
+StatusOr<std::vector<DeviceInfo>> list_gpus() {
+  MILLRACE_ASSIGN_OR_RETURN(const GpuModule* const module, load());
+  return module->list();
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <initializer_list>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+#include "kernels/gpu/context.h"
+#include "kernels/gpu/launch.h"
+#include "kernels/kernel.h"
+
+/// What the GPU kernels of ops share: finding the device, and refusing what only the kernels of the
+/// processor can do.
+namespace millrace::gpu {
+
+using kernels::ArgIndex;
+using kernels::ArgRange;
+using kernels::Kernel;
+using kernels::KernelContext;
+using kernels::KernelRegistry;
+using kernels::KernelSetup;
+
+/// Leaves the call to the processor, which has the complete kernel. Before anything is written.
+template <typename... Args>
+Status refuse(fmt::format_string<Args...> format, Args&&... args) {
+  return {StatusCode::kUnimplemented, fmt::format(format, std::forward<Args>(args)...)};
+}
+
+/// The device that was attached to the op's.
+inline Device& device_of(const KernelSetup& op) {
+  return context_of(op.device())->device();
+}
+inline Memory& memory_of(const KernelSetup& op) {
+  return context_of(op.device())->memory();
+}
+
+/// Refuses unless all of these are dense floats; null ones are absent arguments.
+inline Status all_floats(std::initializer_list<const Tensor*> tensors) {
+  for (const Tensor* const tensor : tensors) {
+    if (tensor != nullptr && tensor->dtype() != DType::kFloat32)
+      return refuse("the GPU kernel is for f32, found {}", describe(*tensor));
+  }
+  return Ok();
+}
+
+/// An input that the kernel cannot do without. Errors: it refuses, so that the processor says what
+/// is missing.
+inline StatusOr<const Tensor*> needed(const KernelContext& ctx, ArgIndex arg, const char* slot) {
+  const Tensor* const tensor = ctx.find_in(arg);
+  if (tensor != nullptr && tensor->initialized()) return tensor;
+  return refuse("input {} holds no tensor", slot);
+}
+
+/// Memory of the device; null for an absent argument.
+inline const float* floats(const Tensor* tensor) {
+  return tensor == nullptr ? nullptr : reinterpret_cast<const float*>(tensor->raw());
+}
+inline const float* floats(const Tensor& tensor) {
+  return floats(&tensor);
+}
+inline float* floats(Tensor* tensor) {
+  return tensor == nullptr ? nullptr : reinterpret_cast<float*>(tensor->raw());
+}
+inline float* floats(Tensor& tensor) {
+  return floats(&tensor);
+}
+
+/// An output that shape inference has given the dims of `like`. Null if the op lacks it. Errors: it
+/// refuses other dims.
+inline StatusOr<Tensor*> output_like(const KernelContext& ctx, ArgIndex arg, const Tensor& like) {
+  Tensor* const out = ctx.find_out(arg);
+  if (out == nullptr || (out->dtype() == like.dtype() && out->dims() == like.dims())) return out;
+  return refuse("the output is {} where {} is expected", describe(*out), describe(like));
+}
+
+}  // namespace millrace::gpu

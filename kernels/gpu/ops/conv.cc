@@ -1,0 +1,112 @@
+#include "kernels/cpu/nn/window.h"
+#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/register_all.h"
+
+namespace millrace::gpu {
+namespace {
+
+struct Settings {
+  kernels::WindowAttrs window;
+  int64_t groups = 1;
+};
+
+StatusOr<Settings> read_settings(const KernelSetup& op) {
+  if (kernels::channels_last(op, "data_format")) return refuse("channels are last");
+  for (const char* const slot : {"Bias", "ResidualData"}) {
+    if (op.input(slot)) return refuse("a convolution with {} runs on the CPU", slot);
+  }
+  return Settings{kernels::read_window_attrs(op), op.attr<int64_t>("groups")};
+}
+
+// What both directions know of the shapes. Errors: it refuses what does not fit.
+StatusOr<Convolution> describe_conv(const Settings& settings, const Tensor& x, const Tensor& w,
+                                    const Tensor& y) {
+  const auto misfit = [&] {
+    return refuse("Input {}, Filter {}, Output {}", describe(x), describe(w), describe(y));
+  };
+  if (x.rank() != 4 || w.rank() != 4 || y.rank() != 4 || settings.groups < 1) return misfit();
+  StatusOr<ops::Window> window =
+      kernels::window_over(settings.window, w.dims().drop_front(2), x.dims().drop_front(2));
+  if (!window.ok()) return misfit();
+  Convolution c;
+  c.batch = x.dim(0);
+  c.in_channels = x.dim(1);
+  c.out_channels = w.dim(0);
+  c.groups = settings.groups;
+  for (size_t i = 0; i < 2; ++i) {
+    c.in[i] = x.dims()[2 + i];
+    c.out[i] = y.dims()[2 + i];
+    c.kernel[i] = w.dims()[2 + i];
+    c.stride[i] = window->strides[i];
+    c.before[i] = window->before[i];
+    c.dilation[i] = window->dilations.empty() ? 1 : window->dilations[i];
+    if (c.out[i] != ops::window_places(*window, i, c.in[i])) return misfit();
+  }
+  if (w.dim(1) * c.groups != c.in_channels || c.out_channels % c.groups != 0 ||
+      y.dim(0) != c.batch || y.dim(1) != c.out_channels)
+    return misfit();
+  return c;
+}
+
+// Each of the three is an input of two of the computations.
+float* memory(const Tensor& tensor) {
+  return const_cast<float*>(floats(tensor));
+}
+
+StatusOr<Kernel> conv(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  return Kernel([settings, &device = device_of(op), input = op.input("Input"),
+                 filter = op.input("Filter"),
+                 output = op.output("Output")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, input, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, filter, "Filter"));
+    Tensor& y = ctx.out(output);
+    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, &y}));
+    MILLRACE_ASSIGN_OR_RETURN(Convolution c, describe_conv(settings, *x, *w, y));
+    if (y.numel() == 0) return Ok();
+    c.input = memory(*x);
+    c.filter = memory(*w);
+    c.output = memory(y);
+    return device.convolve(c);
+  });
+}
+
+StatusOr<Kernel> conv_grad(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
+  return Kernel([settings, &device = device_of(op), input = op.input("Input"),
+                 filter = op.input("Filter"), output_grad = op.input("Output@GRAD"),
+                 input_grad = op.output("Input@GRAD"),
+                 filter_grad = op.output("Filter@GRAD")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, input, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, filter, "Filter"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, output_grad, "Output@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, output_like(ctx, input_grad, *x));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, output_like(ctx, filter_grad, *w));
+    MILLRACE_RETURN_IF_ERROR(all_floats({x, w, dy}));
+    MILLRACE_ASSIGN_OR_RETURN(Convolution c, describe_conv(settings, *x, *w, *dy));
+    if (dy->numel() == 0) return refuse("there are no places");
+    c.output = memory(*dy);
+    if (dw != nullptr) {
+      c.what = Convolution::What::kFilterGradient;
+      c.input = memory(*x);
+      c.filter = memory(*dw);
+      MILLRACE_RETURN_IF_ERROR(device.convolve(c));
+    }
+    if (dx == nullptr) return Ok();
+    c.what = Convolution::What::kInputGradient;
+    c.input = memory(*dx);
+    c.filter = memory(*w);
+    return device.convolve(c);
+  });
+}
+
+}  // namespace
+
+void add_conv_kernels(KernelRegistry& registry) {
+  for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, conv);
+  for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad"})
+    registry.add(type, conv_grad);
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,152 @@
+#include "kernels/cpu/nn/window.h"
+#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/register_all.h"
+
+// Batch normalisation, channels in dim 1.
+namespace millrace::gpu {
+namespace {
+
+struct Settings {
+  float epsilon = 0;
+  float momentum = 0;
+  bool global = false;  ///< the running statistics are used
+  bool relu = false;
+};
+
+StatusOr<Settings> read_settings(const KernelSetup& op) {
+  if (kernels::channels_last(op, "data_layout")) return refuse("channels are last");
+  if (op.input("MomentumTensor")) return refuse("momentum is given as a tensor");
+  Settings s;
+  s.epsilon = op.attr<float>("epsilon");
+  s.momentum = op.attr<float>("momentum");
+  s.global = op.attr<bool>("use_global_stats") ||
+             (op.attr<bool>("is_test") && !op.attr<bool>("trainable_statistics"));
+  s.relu = op.attr<bool>("fuse_with_relu");
+  return s;
+}
+
+// Errors: it refuses what the kernel of the processor has rules of its own for.
+StatusOr<NormImages> images_of(const Tensor& x) {
+  if (x.rank() < 2 || x.numel() == 0) return refuse("X {}", describe(x));
+  NormImages images{x.dim(0), x.dim(1), 1};
+  for (const int64_t dim : x.dims().drop_front(2)) images.inner *= dim;
+  if (images.of_channel() == 1) return refuse("one value in a channel has no variance");
+  return images;
+}
+
+// Vectors with one element a channel, or absent.
+Status check_vectors(int64_t channels, std::initializer_list<const Tensor*> vectors) {
+  MILLRACE_RETURN_IF_ERROR(all_floats(vectors));
+  for (const Tensor* const vector : vectors) {
+    if (vector != nullptr && vector->numel() != channels)
+      return refuse("a vector for {} channels is {}", channels, describe(*vector));
+  }
+  return Ok();
+}
+
+// The running statistics pass.
+Status hand_on(Device& device, const Tensor& from, Tensor* to) {
+  if (to == nullptr || to->raw() == from.raw()) return Ok();
+  return device.copy(from.raw(), to->raw(), from.bytes());
+}
+
+struct ForwardArgs {
+  explicit ForwardArgs(const KernelSetup& op)
+      : x(op.input("X")),
+        scale(op.input("Scale")),
+        bias(op.input("Bias")),
+        mean(op.input("Mean")),
+        variance(op.input("Variance")),
+        y(op.output("Y")),
+        mean_out(op.output("MeanOut")),
+        variance_out(op.output("VarianceOut")),
+        saved_mean(op.output("SavedMean")),
+        saved_variance(op.output("SavedVariance")) {}
+  ArgIndex x, scale, bias, mean, variance;
+  ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
+};
+
+Status run_forward(Device& device, const KernelContext& ctx, const ForwardArgs& args,
+                   const Settings& s) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
+  MILLRACE_ASSIGN_OR_RETURN(Tensor* const y, output_like(ctx, args.y, *x));
+  MILLRACE_RETURN_IF_ERROR(all_floats({x}));
+  MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*x));
+  const Tensor* const scale = ctx.find_in(args.scale);
+  const Tensor* const bias = ctx.find_in(args.bias);
+  Tensor* const mean_out = ctx.find_out(args.mean_out);
+  Tensor* const variance_out = ctx.find_out(args.variance_out);
+  Tensor* const saved_mean = ctx.find_out(args.saved_mean);
+  Tensor* const saved_variance = ctx.find_out(args.saved_variance);
+  MILLRACE_RETURN_IF_ERROR(
+      check_vectors(images.channels, {scale, bias, mean, variance, mean_out, variance_out}));
+  if (s.global) {
+    MILLRACE_RETURN_IF_ERROR(hand_on(device, *mean, mean_out));
+    MILLRACE_RETURN_IF_ERROR(hand_on(device, *variance, variance_out));
+    // nobody reads what a batch without statistics would save, but it is there on the processor
+    if (saved_mean != nullptr && saved_mean->numel() == images.channels)
+      MILLRACE_RETURN_IF_ERROR(hand_on(device, *mean, saved_mean));
+    return each(device,
+                NormInference{images, floats(x), floats(y), floats(scale), floats(bias),
+                              floats(mean), floats(variance), s.epsilon, s.relu},
+                x->numel());
+  }
+  MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {saved_mean, saved_variance}));
+  return rows(
+      device,
+      NormTraining{images, floats(x), floats(y), floats(scale), floats(bias), floats(mean),
+                   floats(variance), floats(mean_out), floats(variance_out), floats(saved_mean),
+                   floats(saved_variance), s.momentum, s.epsilon, s.relu},
+      images.channels);
+}
+
+StatusOr<Kernel> forward(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  // its 1 / sqrt(variance) is made on the processor
+  if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
+    return refuse("saved statistics of a frozen normalisation are made on the CPU");
+  return Kernel([settings, &device = device_of(op), args = ForwardArgs(op)](
+                    const KernelContext& ctx) { return run_forward(device, ctx, args, settings); });
+}
+
+StatusOr<Kernel> backward(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  const ArgIndex mean =
+      settings.global ? op.input(op.input("Mean") ? "Mean" : "MeanOut") : op.input("SavedMean");
+  const ArgIndex variance = settings.global
+                                ? op.input(op.input("Variance") ? "Variance" : "VarianceOut")
+                                : op.input("SavedVariance");
+  return Kernel([settings, mean, variance, &device = device_of(op), x = op.input("X"),
+                 dy = op.input("Y@GRAD"), scale = op.input("Scale"), dx = op.output("X@GRAD"),
+                 dscale = op.output("Scale@GRAD"),
+                 dbias = op.output("Bias@GRAD")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dy, "Y@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const m, needed(ctx, mean, "Mean"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const v, needed(ctx, variance, "Variance"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
+    MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
+    MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*from));
+    if (d->dims() != from->dims()) return refuse("Y@GRAD {}", describe(*d));
+    const Tensor* const factor = ctx.find_in(scale);
+    Tensor* const to_scale = ctx.find_out(dscale);
+    Tensor* const to_bias = ctx.find_out(dbias);
+    MILLRACE_RETURN_IF_ERROR(check_vectors(images.channels, {m, v, factor, to_scale, to_bias}));
+    return rows(device,
+                NormBackward{images, floats(from), floats(d), floats(factor), floats(m), floats(v),
+                             floats(to), floats(to_scale), floats(to_bias), settings.epsilon,
+                             settings.global},
+                images.channels);
+  });
+}
+
+}  // namespace
+
+void add_norm_kernels(KernelRegistry& registry) {
+  registry.add("batch_norm", forward);
+  registry.add("batch_norm_grad", backward);
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,65 @@
+#include "kernels/cpu/nn/pool_plan.h"
+#include "kernels/gpu/ops/args.h"
+#include "kernels/gpu/register_all.h"
+
+namespace millrace::gpu {
+namespace {
+
+using kernels::PoolAttrs;
+
+StatusOr<PoolAttrs> read_settings(const KernelSetup& op) {
+  PoolAttrs attrs = kernels::read_pool_attrs(op);
+  if (attrs.channels_last) return refuse("channels are last");
+  return attrs;
+}
+
+// The plan of the processor knows the shapes; its lists of places follow from four numbers a side.
+StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const Tensor& out) {
+  if (x.rank() != 4) return refuse("X {}", describe(x));
+  const StatusOr<kernels::PoolPlan> plan = kernels::plan_pool(attrs, x.dims(), out.dims());
+  if (!plan.ok()) return refuse("{}", plan.status().message());
+  const auto side = [&](const kernels::PoolAxis& axis) {
+    return PoolSide{axis.size,      axis.places, axis.kernel,
+                    axis.stride,    axis.before, attrs.global || attrs.adaptive,
+                    attrs.exclusive};
+  };
+  return PoolWindows{side(plan->axes[1]), side(plan->axes[2]), plan->max};
+}
+
+StatusOr<Kernel> pool(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_settings(op));
+  return Kernel([attrs, &device = device_of(op), x = op.input("X"),
+                 out = op.output("Out")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    Tensor& to = ctx.out(out);
+    MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
+    MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, to));
+    return each(device, PoolForward{windows, floats(from), floats(to)}, to.numel());
+  });
+}
+
+StatusOr<Kernel> pool_grad(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_settings(op));
+  return Kernel([attrs, &device = device_of(op), x = op.input("X"), out = op.input("Out"),
+                 dout = op.input("Out@GRAD"),
+                 dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
+    if (to == nullptr) return Ok();
+    MILLRACE_RETURN_IF_ERROR(all_floats({from, dy}));
+    if (dy->dims() != y->dims()) return refuse("Out@GRAD {}", describe(*dy));
+    MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, *y));
+    return each(device, PoolBackward{windows, floats(from), floats(dy), floats(to)}, to->numel());
+  });
+}
+
+}  // namespace
+
+void add_pool_kernels(KernelRegistry& registry) {
+  registry.add("pool2d", pool);
+  registry.add("pool2d_grad", pool_grad);
+}
+
+}  // namespace millrace::gpu

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Makes build/gpu-bundle: run-program, inspect-program and the module "gpu" with the libraries they need, the programs and
+# checkers of ../shared that gpu_check.sh uses, for a machine with a GPU that has neither our packages nor a network.
+# usage: gpu_bundle.sh [JOBS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly out=build/gpu-bundle built=build/bundle shared=../shared most_bytes=$((64 << 20))
+
+cmake --preset bundle >/dev/null
+cmake --build --preset bundle --parallel "${1:-2}" --target run-program inspect-program millrace_gpu_module
+
+rm -rf $out
+mkdir -p $out/bin $out/lib/millrace $out/tools $out/bench/programs
+cp $built/tools/run-program $built/tools/inspect-program $out/bin
+cp $built/lib/millrace/gpu.so $out/lib/millrace
+strip $out/bin/* $out/lib/millrace/gpu.so
+# everything but glibc, which every machine has; a newer one runs what an older one linked
+ldd $out/bin/* $built/lib/millrace/gpu.so | awk '$2 == "=>" && $3 ~ "^/" { print $3 }' | sort -u |
+  grep -vE '/(libc|libm|libdl|librt|libpthread|ld-linux[^/]*)\.so' | xargs -I{} cp -L {} $out/lib
+cp scripts/gpu_check.sh $out
+cp tests/conformance/gpu_programs.py $out/tools
+if [ -d $shared ]; then
+  cp $shared/tools/check_ops.py $out/tools
+  cp -r $shared/bench/programs/{mlp,resnet18_64,resnet50_64} $out/bench/programs
+fi
+
+bytes=$(du -sb $out | cut -f1)
+echo "$out: $bytes bytes"
+[ "$bytes" -lt $most_bytes ] || { echo "expected less than $most_bytes bytes" >&2 && exit 1; }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "framework/base/status.h"
+#include "tools/common/tool.h"
+
+namespace millrace::tools {
+
+/// Writes a line for each GPU of this machine, or JSON. Errors: kUnimplemented, saying why none can
+/// be used.
+StatusOr<int> show_devices(Tool& tool, bool json);
+
+}  // namespace millrace::tools

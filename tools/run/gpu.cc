@@ -1,0 +1,66 @@
+#include "tools/run/gpu.h"
+
+#include <fmt/format.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "executor/gpu/gpu_steps.h"
+#include "framework/base/errors.h"
+#include "kernels/gpu/host_device.h"
+#include "kernels/gpu/module.h"
+
+namespace millrace::tools {
+
+bool wants_gpu(const RunOptions& options) {
+  return llvm::StringRef(options.devices).split(':').first == "gpu";
+}
+
+StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& options) {
+  if (!wants_gpu(options)) return std::shared_ptr<gpu::Context>();
+  if (options.precision == "bf16")
+    return Unimplemented("--precision bf16 on a GPU; f32 and tf32 are there");
+  const llvm::StringRef number = llvm::StringRef(options.devices).split(':').second;
+  if (number == "emulated") return std::make_shared<gpu::Context>(gpu::open_host_device());
+  if (number.contains(','))
+    return Unimplemented("--devices {}: programs run on one GPU only", options.devices);
+  int ordinal = 0;
+  if (!number.empty() && (number.getAsInteger(10, ordinal) || ordinal < 0)) {
+    return Status(StatusCode::kUsage,
+                  fmt::format("--devices: expected gpu:N, found '{}'", options.devices));
+  }
+  StatusOr<std::shared_ptr<gpu::Device>> device =
+      gpu::open_gpu(ordinal, {.tf32 = options.precision == "tf32"});
+  if (!device.ok())
+    return std::move(device).status().with_note(fmt::format("for --devices {}", options.devices));
+  return std::make_shared<gpu::Context>(*std::move(device));
+}
+
+std::string gpu_summary(const Session& session) {
+  const executor::GpuSteps* const steps =
+      session.prepared == nullptr ? nullptr : session.prepared->gpu();
+  if (steps == nullptr) return "";
+  const executor::GpuSteps::Counts counts = steps->counts();
+  const gpu::Traffic& traffic = steps->context().memory().traffic();
+  return fmt::format(
+      "{} ops on the gpu, {} on the cpu; copied {} to the gpu ({} bytes), {} from it "
+      "({} bytes); {} bytes of its memory at most",
+      counts.on_gpu, counts.on_cpu, traffic.copies_in, traffic.bytes_in, traffic.copies_out,
+      traffic.bytes_out, steps->context().memory().peak_bytes());
+}
+
+void write_gpu_summary(const Session& session, JsonWriter& out) {
+  const executor::GpuSteps* const steps =
+      session.prepared == nullptr ? nullptr : session.prepared->gpu();
+  if (steps == nullptr) return;
+  const executor::GpuSteps::Counts counts = steps->counts();
+  const gpu::Memory& memory = steps->context().memory();
+  out.key("gpu").begin_object();
+  out.member("name", steps->context().device().info().name);
+  out.member("ops_on_gpu", counts.on_gpu).member("ops_on_cpu", counts.on_cpu);
+  out.member("copies_in", memory.traffic().copies_in);
+  out.member("bytes_in", memory.traffic().bytes_in);
+  out.member("copies_out", memory.traffic().copies_out);
+  out.member("bytes_out", memory.traffic().bytes_out);
+  out.member("peak_bytes", memory.peak_bytes()).end_object();
+}
+
+}  // namespace millrace::tools
