@@ -4,6 +4,9 @@
 set(patterns ${MILLRACE_LAYERS})
 list(TRANSFORM patterns APPEND /*.h)
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${patterns})
+if(NOT MILLRACE_HAS_CUDA)
+  list(FILTER headers EXCLUDE REGEX "^kernels/gpu/cuda/")
+endif()
 set(sources "")
 foreach(header IN LISTS headers)
   set(source ${PROJECT_BINARY_DIR}/headers/${header}.cc)
@@ -16,3 +19,6 @@ millrace_flags(millrace_header_check)
 target_link_libraries(
   millrace_header_check PRIVATE llvm_adt fmt::fmt CLI11::CLI11 nlohmann_json::nlohmann_json xxhash
                                 GTest::gmock)
+if(MILLRACE_HAS_CUDA)
+  target_include_directories(millrace_header_check SYSTEM PRIVATE ${CUDA_INCLUDE})
+endif()

@@ -32,7 +32,7 @@ THIRD_PARTY = {
     "Eigen": (r"^(unsupported/)?Eigen/", "kernels", "kernels"),
     "oneDNN": (r"^(oneapi/)?dnnl", "kernels", "kernels"),
     "mimalloc": (r"^mimalloc\.h$", "tools", ""),
-    "CUDA": (r"^(cuda|cublas|cudnn)", "kernels", "kernels"),
+    "CUDA": (r"^(cuda|cublas|cudnn)", "kernels tests", "kernels"),
     "zstd": (r"^zstd", "io ps", ""),
     "libzip": (r"^zip\.h$", "io", ""),
     "zlib": (r"^zlib\.h$", "io tests", ""),
