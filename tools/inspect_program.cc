@@ -66,7 +66,8 @@ void add_flags(Tool& tool, InspectFlags& flags) {
   app.add_option("--block", flags.block, "this block only")->type_name("N");
   app.add_option("--ops", flags.ops, "ops of these types only")
       ->type_name("TYPE,...")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);  // what follows is PROGRAM
   app.add_option("--vars", flags.vars, "vars whose names match only (* and ?)")
       ->type_name("GLOB,...");
   app.add_flag("--no-attrs", flags.no_attrs, "leave out attributes");

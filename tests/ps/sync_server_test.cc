@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/ps/losing_transport.h"
 #include "tests/ps/server_fixture.h"
 
 // A synchronous server: steps are means over the trainers that are there, whoever is late, leaves,
@@ -378,47 +379,6 @@ TEST(SyncServer, ComesBackFromItsSnapshot) {
   ASSERT_TRUE(trainer.leave().ok());
   EXPECT_TRUE(server->end().ok());
 }
-
-// Carries calls out, but loses the answer to one of them, and has something happen then.
-class LosingTransport final : public Transport {
- public:
-  explicit LosingTransport(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
-  void lose(Method method, std::function<void()> then) {
-    method_ = method;
-    then_ = std::move(then);
-  }
-  StatusOr<std::shared_ptr<Channel>> connect(const std::string& endpoint) override {
-    StatusOr<std::shared_ptr<Channel>> inner = inner_->connect(endpoint);
-    if (!inner.ok()) return std::move(inner).status();
-    return std::shared_ptr<Channel>(std::make_shared<LosingChannel>(*this, *std::move(inner)));
-  }
-  StatusOr<std::unique_ptr<Listener>> listen(const std::string& endpoint,
-                                             Handler& handler) override {
-    return inner_->listen(endpoint, handler);
-  }
-
- private:
-  class LosingChannel final : public Channel {
-   public:
-    LosingChannel(LosingTransport& owner, std::shared_ptr<Channel> inner)
-        : owner_(owner), inner_(std::move(inner)) {}
-    const std::string& endpoint() const override { return inner_->endpoint(); }
-    Status call(const Request& request, Deadline deadline, Reply& reply) override {
-      Status status = inner_->call(request, deadline, reply);
-      if (!owner_.then_ || request.method != owner_.method_) return status;
-      std::exchange(owner_.then_, nullptr)();
-      return {StatusCode::kDistributed, "the answer is lost"};
-    }
-
-   private:
-    LosingTransport& owner_;
-    std::shared_ptr<Channel> inner_;
-  };
-
-  std::shared_ptr<Transport> inner_;
-  Method method_ = Method::kHello;
-  std::function<void()> then_;
-};
 
 // A server dies with its snapshot saved and an answer not sent: what was asked for happens once.
 TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {

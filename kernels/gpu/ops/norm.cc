@@ -112,7 +112,9 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> backward(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  MILLRACE_ASSIGN_OR_RETURN(Settings settings, read_settings(op));
+  // as on the processor: the gradient of a test does not ask for trainable_statistics
+  settings.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
   const ArgIndex mean =
       settings.global ? op.input(op.input("Mean") ? "Mean" : "MeanOut") : op.input("SavedMean");
   const ArgIndex variance = settings.global
