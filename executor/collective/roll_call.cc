@@ -26,33 +26,81 @@ Status name(const std::vector<int>& missing, const std::string& what, const Stat
       .with_note(why.message());
 }
 
+// One call of the roll, as one rank sees it.
+class Roll {
+ public:
+  Roll(Store& store, const std::string& key, const std::vector<int>& ranks, int own_rank,
+       int64_t wait_ms)
+      : store_(store),
+        key_(key),
+        ranks_(ranks),
+        own_rank_(own_rank),
+        wait_ms_(wait_ms),
+        deadline_(std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms)) {}
+
+  Status call(const Status& why) {
+    if (Status status = store_.set(key_of("roll", own_rank_), why.message()); !status.ok())
+      return lost_store(why, status);
+    std::vector<int> missing;
+    do {
+      missing.clear();
+      std::vector<int> gone;
+      for (const int rank : ranks_) {
+        if (rank == own_rank_) continue;
+        StatusOr<std::optional<std::string>> answer = store_.find(key_of("roll", rank));
+        if (!answer.ok()) return lost_store(why, answer.status());
+        if (answer->has_value()) continue;
+        missing.push_back(rank);
+        if (is_gone(rank)) gone.push_back(rank);
+      }
+      if (missing.empty()) return why;
+      if (!gone.empty()) return name(gone, "it is not connected any more", why);
+      std::this_thread::sleep_for(kBetweenLooks);
+    } while (std::chrono::steady_clock::now() < deadline_);
+    return name(missing, fmt::format("no answer within {} ms after a failure", wait_ms_), why);
+  }
+
+  // The store ends with the rank that serves it, which would look like the loss of that rank to
+  // those who have yet to ask: it stays until all who are there have heard, or the deadline.
+  void leave() {
+    if (!store_.is_served_here()) {
+      (void)store_.set(key_of("heard", own_rank_), "");  // without a store nobody waits for it
+      return;
+    }
+    for (const int rank : ranks_) {
+      while (rank != own_rank_ && !has_heard(rank) && !is_gone(rank) &&
+             std::chrono::steady_clock::now() < deadline_)
+        std::this_thread::sleep_for(kBetweenLooks);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::string key_of(const char* what, int rank) const {
+    return fmt::format("{}/{}/{}", key_, what, rank);
+  }
+  bool is_set(const std::string& key) {
+    const StatusOr<std::optional<std::string>> value = store_.find(key);
+    return value.ok() && value->has_value();
+  }
+  bool is_gone(int rank) { return is_set(Store::lost_key(rank)); }
+  bool has_heard(int rank) { return is_set(key_of("heard", rank)); }
+
+  Store& store_;
+  const std::string& key_;
+  const std::vector<int>& ranks_;
+  int own_rank_;
+  int64_t wait_ms_;
+  std::chrono::steady_clock::time_point deadline_;
+};
+
 }  // namespace
 
 Status call_roll(Store& store, const std::string& key, const std::vector<int>& ranks, int own,
                  int64_t wait_ms, const Status& why) {
-  const auto key_of = [&](int rank) { return fmt::format("{}/roll/{}", key, rank); };
-  const int own_rank = ranks[static_cast<size_t>(own)];
-  if (Status status = store.set(key_of(own_rank), why.message()); !status.ok())
-    return lost_store(why, status);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait_ms);
-  std::vector<int> missing;
-  do {
-    missing.clear();
-    std::vector<int> gone;
-    for (const int rank : ranks) {
-      if (rank == own_rank) continue;
-      StatusOr<std::optional<std::string>> answer = store.find(key_of(rank));
-      if (!answer.ok()) return lost_store(why, answer.status());
-      if (answer->has_value()) continue;
-      missing.push_back(rank);
-      StatusOr<std::optional<std::string>> lost = store.find(Store::lost_key(rank));
-      if (lost.ok() && lost->has_value()) gone.push_back(rank);
-    }
-    if (missing.empty()) return why;
-    if (!gone.empty()) return name(gone, "it is not connected any more", why);
-    std::this_thread::sleep_for(kBetweenLooks);
-  } while (std::chrono::steady_clock::now() < deadline);
-  return name(missing, fmt::format("no answer within {} ms after a failure", wait_ms), why);
+  Roll roll(store, key, ranks, ranks[static_cast<size_t>(own)], wait_ms);
+  Status status = roll.call(why);
+  roll.leave();
+  return status;
 }
 
 }  // namespace millrace::executor

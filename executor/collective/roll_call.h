@@ -10,7 +10,8 @@
 namespace millrace::executor {
 
 /// Who is there: a rank that notices a failure writes its name into the store, waits a moment for
-/// the others to do the same, and so learns who does not.
+/// the others to do the same, and so learns who does not. The rank that serves the store returns
+/// when all others have learnt it, too, or the time is over.
 ///
 /// \param key     of this group in the store
 /// \param ranks   of its members, in the group that all ranks of the job make

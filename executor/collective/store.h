@@ -24,6 +24,8 @@ class Store {
   virtual StatusOr<std::string> get(const std::string& key, int64_t timeout_ms) = 0;
   /// The value if the key is set by now.
   virtual StatusOr<std::optional<std::string>> find(const std::string& key) = 0;
+  /// True if the store ends with this object, for everybody.
+  [[nodiscard]] virtual bool is_served_here() const { return false; }
 
   /// Set by a store that sees ranks go: this rank is not connected any more.
   static std::string lost_key(int rank) { return "lost/" + std::to_string(rank); }

@@ -47,6 +47,8 @@ class TcpStore final : public Store {
             fmt::format("{} refuses this rank: {}", endpoint_, reply.bytes)};
   }
 
+  [[nodiscard]] bool is_served_here() const override { return server_ != nullptr; }
+
   Status set(const std::string& key, const std::string& value) override {
     return ask(store_wire::kSet, key, value, 0).status();
   }

@@ -112,5 +112,33 @@ TEST(RollCall, NamesWhoDoesNotAnswer) {
   EXPECT_THAT(call_roll(*two, "h", {0, 1, 2}, 2, 300, why).message(), HasSubstr("lost rank 0"));
 }
 
+// Rank 0 notices first that rank 1 is gone, and goes; who notices later must not take rank 0 for
+// the reason.
+TEST(RollCall, TheStoreStaysUntilAllHaveHeard) {
+  const std::string endpoint = millrace::spawn::free_endpoints(1);
+  const auto open = [&](int rank) {
+    auto store =
+        open_tcp_store({.endpoint = endpoint, .rank = rank, .serve = rank == 0, .job = "job"});
+    EXPECT_TRUE(store.ok()) << store.status().to_string();
+    return std::move(store).value();
+  };
+  auto zero = open(0);
+  auto one = open(1);
+  const auto two = open(2);
+  one.reset();
+  const Status why(StatusCode::kDistributed, "it broke");
+  constexpr int64_t kWaitMs = 20'000;
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread first([&] {
+    EXPECT_THAT(call_roll(*zero, "g", {0, 1, 2}, 0, kWaitMs, why).message(),
+                HasSubstr("lost rank 1"));
+    zero.reset();
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_THAT(call_roll(*two, "g", {0, 1, 2}, 2, kWaitMs, why).message(), HasSubstr("lost rank 1"));
+  first.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(kWaitMs / 2));
+}
+
 }  // namespace
 }  // namespace millrace::executor
