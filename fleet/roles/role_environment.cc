@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "fleet/roles/role_maker.h"
@@ -93,10 +94,9 @@ Status read_device(const Needed& needed, HeterStage& stage) {
                            type);
   stage.device = type;
   if (type == "cpu") return Ok();
-  std::string number =
+  const std::string number =
       needed.or_empty(type == "gpu" ? "FLAGS_selected_gpus" : "FLAGS_selected_xpus");
-  if (number.empty()) number = "0";
-  stage.device += ":" + number;
+  stage.device = fmt::format("{}:{}", type, number.empty() ? "0" : number);
   return Ok();
 }
 
