@@ -4,14 +4,14 @@
     growth.py --bin-dir build/release [--small 1000] [--large 10000] [--rounds 15] [--write docs/performance.md]
 
 Programs are written here, in the text form. Prints one JSON line a chain: load (file to verified program), plan (compile and the first
-run's memory), step, resident memory; the best of the rounds, in which both chains take turns, ahead of all other processes where the
-system lets us: a run of 30 ms that is interrupted once takes twice as long, one of 3 ms seldom is. Exit status: 0, or 1 if a limit of performance_goals.md is missed: 100 ns an
+run's memory), step, resident memory; medians of the rounds, in which both chains take turns. Exit status: 0, or 1 if a limit of performance_goals.md is missed: 100 ns an
 op (G3); load and plan of the large chain at most 1.2 times as much an op as of the small one, 0.3 s, and 2 KB of memory an op beyond
 the program, which is what inspect-program --verify needs for it (G4).
 """
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,14 +37,6 @@ def peak_mb(command):
     return usage.ru_maxrss / 1024
 
 
-def first_in_line():
-    """Real-time priority for a process that is about to start; without it where that is not allowed."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50))
-    except OSError:
-        pass
-
-
 def prepare(args, work, ops):
     """Writes a chain. Returns what does not depend on the run."""
     text, binary = os.path.join(work, f"{ops}.txt"), os.path.join(work, f"{ops}.pb")
@@ -60,7 +52,7 @@ def prepare(args, work, ops):
 def run(args, work, ops):
     done = subprocess.run([os.path.join(args.bin_dir, "tools", "run-program"), "--program", os.path.join(work, f"{ops}.pb"), "--feed",
                            os.path.join(work, "x.npz"), "--fetch", f"x{ops}", "--benchmark", "200", "--threads", "1"],
-                          capture_output=True, text=True, preexec_fn=first_in_line)
+                          capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr.strip())
     row = json.loads(done.stdout)
@@ -73,7 +65,7 @@ def measure(args, work):
     rows = [prepare(args, work, ops) for ops in sizes]
     runs = [[run(args, work, ops) for ops in sizes] for _ in range(args.rounds)]
     for k, row in enumerate(rows):
-        row.update({key: round(min(r[k][key] for r in runs), 2) for key in KEYS})
+        row.update({key: round(statistics.median(r[k][key] for r in runs), 2) for key in KEYS})
     return rows
 
 
