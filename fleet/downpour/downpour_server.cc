@@ -1,7 +1,8 @@
 #include "fleet/downpour/downpour_server.h"
 
 #include <algorithm>
-#include <iterator>
+#include <limits>
+#include <span>
 #include <string_view>
 
 #include "fleet/downpour/sparse_configs.h"
@@ -21,13 +22,15 @@ constexpr std::string_view kDataNormKeys[] = {"datanorm_table_class", "datanorm_
                                               "datanorm_accessor_class", "datanorm_operation",
                                               "datanorm_decay_rate"};
 
-uint32_t count_elements(const std::vector<DenseVar>& params,
-                        const std::vector<std::string>& embeddings) {
+StatusOr<uint32_t> count_elements(const std::vector<DenseVar>& params,
+                                  const std::vector<std::string>& embeddings) {
   int64_t sum = 0;
   for (const DenseVar& var : params) {
     if (std::find(embeddings.begin(), embeddings.end(), var.name) == embeddings.end())
       sum += var.elements;
   }
+  if (sum > std::numeric_limits<uint32_t>::max())
+    return InvalidArgument("a dense table of {} values, expected 2^32 - 1 at most", sum);
   return static_cast<uint32_t>(sum);
 }
 
@@ -84,6 +87,39 @@ void set_data_norm(ConfigReader& read, desc::TableParameter& table) {
   rule.mutable_summary()->set_summary_decay_rate(read.number("datanorm_decay_rate", 0.999999));
 }
 
+// Dense tables of two kinds: what their settings are called, and how they are written.
+struct DenseKind {
+  const char* what;
+  std::span<const std::string_view> keys;
+  void (*set)(ConfigReader& read, desc::TableParameter& table);
+};
+constexpr DenseKind kDenseTable = {"strategy of dense tables", kDenseKeys, set_dense};
+constexpr DenseKind kDataNormTable = {"strategy of data_norm tables", kDataNormKeys, set_data_norm};
+
+struct DenseTable {
+  int id;
+  uint32_t elements;
+  const ConfigDict& configs;
+};
+
+// A table that the user's description has keeps its settings.
+Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const DenseKind& kind) {
+  MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,
+                            find_table(server, wanted.id, desc::PS_DENSE_TABLE));
+  if (table == nullptr) {
+    MILLRACE_RETURN_IF_ERROR(
+        check_keys(wanted.configs, {kind.keys.begin(), kind.keys.end()}, kind.what));
+    ConfigReader read(wanted.configs, kind.what);
+    desc::TableParameter settings;
+    kind.set(read, settings);
+    MILLRACE_RETURN_IF_ERROR(read.status());
+    table = &add_table(server, wanted.id, desc::PS_DENSE_TABLE);
+    table->MergeFrom(settings);
+  }
+  table->mutable_accessor()->set_fea_dim(wanted.elements);
+  return Ok();
+}
+
 }  // namespace
 
 ConfigDict early_sparse_configs(double learning_rate) {
@@ -124,41 +160,15 @@ Status DownpourServer::add_sparse_table(int table_id, const ConfigDict& configs)
 Status DownpourServer::add_dense_table(int table_id, const std::vector<DenseVar>& params,
                                        const std::vector<std::string>& embeddings,
                                        const ConfigDict& configs) {
-  MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,
-                            find_table(*desc_, table_id, desc::PS_DENSE_TABLE));
-  if (table == nullptr) {
-    const std::string what = "strategy of dense tables";
-    MILLRACE_RETURN_IF_ERROR(
-        check_keys(configs, {std::begin(kDenseKeys), std::end(kDenseKeys)}, what));
-    ConfigReader read(configs, what);
-    desc::TableParameter settings;
-    set_dense(read, settings);
-    MILLRACE_RETURN_IF_ERROR(read.status());
-    table = &add_table(*desc_, table_id, desc::PS_DENSE_TABLE);
-    table->MergeFrom(settings);
-  }
-  table->mutable_accessor()->set_fea_dim(count_elements(params, embeddings));
-  return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
+  return add_dense(*desc_, {table_id, elements, configs}, kDenseTable);
 }
 
 Status DownpourServer::add_data_norm_table(int table_id, const std::vector<DenseVar>& params,
                                            const std::vector<std::string>& embeddings,
                                            const ConfigDict& configs) {
-  MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,
-                            find_table(*desc_, table_id, desc::PS_DENSE_TABLE));
-  if (table == nullptr) {
-    const std::string what = "strategy of data_norm tables";
-    MILLRACE_RETURN_IF_ERROR(
-        check_keys(configs, {std::begin(kDataNormKeys), std::end(kDataNormKeys)}, what));
-    ConfigReader read(configs, what);
-    desc::TableParameter settings;
-    set_data_norm(read, settings);
-    MILLRACE_RETURN_IF_ERROR(read.status());
-    table = &add_table(*desc_, table_id, desc::PS_DENSE_TABLE);
-    table->MergeFrom(settings);
-  }
-  table->mutable_accessor()->set_fea_dim(count_elements(params, embeddings));
-  return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
+  return add_dense(*desc_, {table_id, elements, configs}, kDataNormTable);
 }
 
 }  // namespace millrace::fleet

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "fleet/strategy/sparse_settings.h"
 #include "framework/base/errors.h"
 #include "proto/fleet_desc.pb.h"
 
@@ -12,53 +13,9 @@ namespace {
 
 namespace desc = fleet_desc;
 
-constexpr std::string_view kKeys[] = {"sparse_table_class",
-                                      "sparse_compress_in_save",
-                                      "sparse_shard_num",
-                                      "sparse_accessor_class",
-                                      "sparse_learning_rate",
-                                      "sparse_initial_g2sum",
-                                      "sparse_initial_range",
-                                      "sparse_weight_bounds",
-                                      "sparse_fea_dim",
-                                      "sparse_embedx_dim",
-                                      "sparse_embedx_threshold",
-                                      "sparse_nonclk_coeff",
-                                      "sparse_click_coeff",
-                                      "sparse_base_threshold",
-                                      "sparse_delta_threshold",
-                                      "sparse_delta_keep_days",
-                                      "sparse_delete_after_unseen_days",
-                                      "sparse_show_click_decay_rate",
-                                      "sparse_delete_threshold",
-                                      "sparse_converter",
-                                      "sparse_deconverter",
-                                      "sparse_enable_cache",
-                                      "sparse_cache_rate",
-                                      "sparse_cache_file_num",
-                                      "sparse_beta1_decay_rate",
-                                      "sparse_beta2_decay_rate",
-                                      "sparse_ada_epsilon",
-                                      "sparse_optimizer",
-                                      "sparse_ssd_unseenday_threshold",
-                                      "embed_sparse_optimizer",
-                                      "embed_sparse_learning_rate",
-                                      "embed_sparse_weight_bounds",
-                                      "embed_sparse_initial_range",
-                                      "embed_sparse_initial_g2sum",
-                                      "embed_sparse_beta1_decay_rate",
-                                      "embed_sparse_beta2_decay_rate",
-                                      "embedx_sparse_optimizer",
-                                      "embedx_sparse_learning_rate",
-                                      "embedx_sparse_weight_bounds",
-                                      "embedx_sparse_initial_range",
-                                      "embedx_sparse_initial_g2sum",
-                                      "embedx_sparse_beta1_decay_rate",
-                                      "embedx_sparse_beta2_decay_rate",
-                                      "feature_learning_rate",
-                                      "nodeid_slot",
-                                      "sparse_load_filter_slots",
-                                      "sparse_save_filter_slots"};
+// Besides those that both generations know.
+constexpr std::string_view kMoreKeys[] = {"sparse_fea_dim", "feature_learning_rate", "nodeid_slot",
+                                          "sparse_load_filter_slots", "sparse_save_filter_slots"};
 
 // The accessor's class in descriptions, and whether both parts of a row have one rule's settings.
 struct AccessorName {
@@ -76,19 +33,18 @@ constexpr AccessorName kAccessors[] = {{"DownpourSparseValueAccessor", "CtrCommo
 constexpr const char* kTableClasses[][2] = {{"DownpourSparseTable", "MemorySparseTable"},
                                             {"DownpourSparseSSDTable", "SSDSparseTable"}};
 
-// Rules by their names in configurations; kinds share settings.
-enum class RuleKind { kNaive, kAdagrad, kAdam };
+// Rules by their names in configurations.
 struct RuleName {
   std::string_view key;
   const char* name;
-  RuleKind kind;
+  SparseRule kind;
 };
-constexpr RuleName kRules[] = {{"naive", "SparseNaiveSGDRule", RuleKind::kNaive},
-                               {"adagrad", "SparseAdaGradSGDRule", RuleKind::kAdagrad},
-                               {"adagrad_v2", "SparseAdaGradV2SGDRule", RuleKind::kAdagrad},
-                               {"std_adagrad", "StdAdaGradSGDRule", RuleKind::kAdagrad},
-                               {"adam", "SparseAdamSGDRule", RuleKind::kAdam},
-                               {"shared_adam", "SparseSharedAdamSGDRule", RuleKind::kAdam}};
+constexpr RuleName kRules[] = {{"naive", "SparseNaiveSGDRule", SparseRule::kNaive},
+                               {"adagrad", "SparseAdaGradSGDRule", SparseRule::kAdagrad},
+                               {"adagrad_v2", "SparseAdaGradV2SGDRule", SparseRule::kAdagrad},
+                               {"std_adagrad", "StdAdaGradSGDRule", SparseRule::kAdagrad},
+                               {"adam", "SparseAdamSGDRule", SparseRule::kAdam},
+                               {"shared_adam", "SparseSharedAdamSGDRule", SparseRule::kAdam}};
 
 template <typename Row, size_t n>
 std::string names_of(const Row (&rows)[n]) {
@@ -106,62 +62,18 @@ StatusOr<const Row*> find_row(const Row (&rows)[n], const std::string& key, cons
   return InvalidArgument("{}.{}: expected one of {}, found '{}'", what, key, names_of(rows), name);
 }
 
-// Weights stay within bounds, which are two numbers.
-template <typename Rule>
-Status set_bounds(ConfigReader& read, const std::string& key, const std::string& what, Rule& rule) {
-  const std::vector<double> bounds = read.numbers(key, {-10, 10});
-  if (bounds.size() != 2)
-    return InvalidArgument("{}.{}: expected two numbers, found {}", what, key, bounds.size());
-  for (const double bound : bounds) rule.add_weight_bounds(static_cast<float>(bound));
-  return Ok();
-}
-
 Status set_rule(ConfigReader& read, const std::string& prefix, const std::string& what,
                 desc::SparseCommonSGDRuleParameter& out) {
   const std::string key = prefix + "sparse_optimizer";
   MILLRACE_ASSIGN_OR_RETURN(const RuleName* const rule,
                             find_row(kRules, key, read.text(key, "adagrad"), what));
-  const auto number = [&](const char* name, double fallback) {
-    return read.number(prefix + name, fallback);
-  };
-  const std::string bounds = prefix + "sparse_weight_bounds";
   out.set_name(rule->name);
-  switch (rule->kind) {
-    case RuleKind::kNaive:
-      out.mutable_naive()->set_learning_rate(number("sparse_learning_rate", 0.05));
-      out.mutable_naive()->set_initial_range(number("sparse_initial_range", 1e-4));
-      return set_bounds(read, bounds, what, *out.mutable_naive());
-    case RuleKind::kAdagrad:
-      out.mutable_adagrad()->set_learning_rate(number("sparse_learning_rate", 0.05));
-      // the first weight of a row begins at 0, whatever the settings say
-      out.mutable_adagrad()->set_initial_range(
-          prefix == "embed_" ? 0 : number("sparse_initial_range", 1e-4));
-      out.mutable_adagrad()->set_initial_g2sum(number("sparse_initial_g2sum", 3));
-      return set_bounds(read, bounds, what, *out.mutable_adagrad());
-    case RuleKind::kAdam:
-      out.mutable_adam()->set_learning_rate(number("sparse_learning_rate", 0.001));
-      out.mutable_adam()->set_initial_range(number("sparse_initial_range", 1e-4));
-      out.mutable_adam()->set_beta1_decay_rate(number("sparse_beta1_decay_rate", 0.9));
-      out.mutable_adam()->set_beta2_decay_rate(number("sparse_beta2_decay_rate", 0.999));
-      out.mutable_adam()->set_ada_epsilon(number("sparse_ada_epsilon", 1e-8));
-      return set_bounds(read, bounds, what, *out.mutable_adam());
-  }
-  return Internal("a rule without a kind");
+  return set_rule_settings(read, prefix, rule->kind, what, out);
 }
 
-void set_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParameter& out) {
-  const auto number = [&](const char* key, double fallback) {
-    return static_cast<float>(read.number(key, fallback));
-  };
+void set_ctr_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParameter& out) {
   out.set_show_scale(!unit);
-  out.set_nonclk_coeff(number("sparse_nonclk_coeff", 0.1));
-  out.set_click_coeff(number("sparse_click_coeff", 1));
-  out.set_base_threshold(number("sparse_base_threshold", 1.5));
-  out.set_delta_threshold(number("sparse_delta_threshold", 0.25));
-  out.set_delta_keep_days(number("sparse_delta_keep_days", 16));
-  out.set_show_click_decay_rate(number("sparse_show_click_decay_rate", 0.98));
-  out.set_delete_threshold(number("sparse_delete_threshold", 0.8));
-  out.set_delete_after_unseen_days(number("sparse_delete_after_unseen_days", 30));
+  set_statistics(read, out);
   out.set_ssd_unseenday_threshold(
       static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
   for (const double slot : read.numbers("sparse_load_filter_slots", {}))
@@ -176,13 +88,9 @@ Status set_accessor(ConfigReader& read, const AccessorName& accessor, bool use_c
   out.set_embedx_dim(read.count("sparse_embedx_dim", 8));
   out.set_fea_dim(out.embedx_dim() + 3);
   out.set_embedx_threshold(read.count("sparse_embedx_threshold", 10));
-  set_statistics(read, accessor.key == "DownpourUnitAccessor", *out.mutable_ctr_accessor_param());
-  for (const uint32_t param : {1, 2}) {
-    desc::TableAccessorSaveParameter& save = *out.add_table_accessor_save_param();
-    save.set_param(param);
-    save.set_converter(read.text("sparse_converter", ""));
-    save.set_deconverter(read.text("sparse_deconverter", ""));
-  }
+  set_ctr_statistics(read, accessor.key == "DownpourUnitAccessor",
+                     *out.mutable_ctr_accessor_param());
+  set_converters(read, "", "", out);
   MILLRACE_RETURN_IF_ERROR(
       set_rule(read, accessor.one_rule ? "" : "embed_", what, *out.mutable_embed_sgd_param()));
   MILLRACE_RETURN_IF_ERROR(
@@ -207,14 +115,13 @@ StatusOr<const char*> table_class(ConfigReader& read, const std::string& what) {
 Status apply_table_settings(const std::string& table, const ConfigDict& configs, bool use_cvm,
                             desc::TableParameter& out) {
   const std::string what = "fleet_desc_configs['" + table + "']";
-  MILLRACE_RETURN_IF_ERROR(check_keys(configs, {std::begin(kKeys), std::end(kKeys)}, what));
+  std::vector<std::string_view> keys(std::begin(kSparseKeys), std::end(kSparseKeys));
+  keys.insert(keys.end(), std::begin(kMoreKeys), std::end(kMoreKeys));
+  MILLRACE_RETURN_IF_ERROR(check_keys(configs, keys, what));
   ConfigReader read(configs, what);
   MILLRACE_ASSIGN_OR_RETURN(const char* const name, table_class(read, what));
   out.set_table_class(name);
-  out.set_shard_num(read.count("sparse_shard_num", 1000));
-  out.set_enable_sparse_table_cache(read.boolean("sparse_enable_cache", true));
-  out.set_sparse_table_cache_rate(read.number("sparse_cache_rate", 0.00055));
-  out.set_sparse_table_cache_file_num(read.count("sparse_cache_file_num", 16));
+  set_storage(read, out);
   MILLRACE_ASSIGN_OR_RETURN(
       const AccessorName* const accessor,
       find_row(kAccessors, "sparse_accessor_class",

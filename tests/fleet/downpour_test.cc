@@ -213,6 +213,18 @@ TEST(Downpour, ErrorsNameWhatIsWrong) {
             "table 0 is of type PS_DENSE_TABLE, expected PS_SPARSE_TABLE");
 }
 
+TEST(DownpourServer, RulesAndBoundsAreChecked) {
+  const auto refused = [](const ConfigDict& configs) {
+    return DownpourServer(nullptr).add_sparse_table(0, configs).message();
+  };
+  EXPECT_THAT(refused({{"sparse_accessor_class", "DownpourUnitAccessor"},
+                       {"embedx_sparse_optimizer", "lamb"}}),
+              HasSubstr("strategy of sparse tables.embedx_sparse_optimizer: expected one of naive, "
+                        "adagrad, std_adagrad, adam, found 'lamb'"));
+  EXPECT_THAT(refused({{"sparse_weight_bounds", std::vector<double>{1}}}),
+              HasSubstr("sparse_weight_bounds: expected two numbers, found 1"));
+}
+
 TEST(DownpourWorker, SlotsWithoutGradientComeLast) {
   DownpourWorker worker(1);
   ASSERT_TRUE(worker.add_sparse_table(0, {{"a", "va", false}, {"b", "vb", true}}).ok());
