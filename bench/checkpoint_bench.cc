@@ -130,24 +130,37 @@ class Bench {
     std::vector<Sample> left;
     std::vector<Sample> right;
     const int64_t peak_before = peak_kib();
+    // In turn, and each first in half of the runs: what one leaves behind must not only meet the
+    // other.
     for (int i = 0; i < options_.runs; ++i) {
-      before();
-      left.push_back(timed(bare, ok_));
-      before();
-      right.push_back(timed(ours, ok_));
+      for (const bool bare_now : {i % 2 == 0, i % 2 != 0}) {
+        before();
+        settle();
+        (bare_now ? left : right).push_back(timed(bare_now ? bare : ours, ok_));
+      }
     }
     const Sample a = median(left);
     const Sample b = median(right);
+    const Sample best_a = std::ranges::min(left, {}, &Sample::wall);
+    const Sample best_b = std::ranges::min(right, {}, &Sample::wall);
     const double gib = static_cast<double>(bytes_) / static_cast<double>(1U << 30U);
     fmt::print(
         "{{\"name\": \"{}\", \"bytes\": {}, \"tensors\": {}, \"files\": {}, \"runs\": {}, "
         "\"median_s\": {:.4f}, "
-        "\"bare_s\": {:.4f}, \"speed_ratio\": {:.3f}, \"processor_s_per_gib\": {:.3f}, "
+        "\"bare_s\": {:.4f}, \"speed_ratio\": {:.3f}, \"best_ratio\": {:.3f}, "
+        "\"processor_s_per_gib\": {:.3f}, "
         "\"bare_processor_s_per_gib\": {:.3f}, \"more_peak_mib\": {:.1f}}}\n",
         name, bytes_, options_.tensors, options_.files, options_.runs, b.wall, a.wall,
-        a.wall / b.wall, b.processor / gib, a.processor / gib,
+        a.wall / b.wall, best_a.wall / best_b.wall, b.processor / gib, a.processor / gib,
         static_cast<double>(peak_kib() - peak_before) / 1024);
     std::fflush(stdout);
+  }
+
+  // Writes back what others left dirty, so that nobody is timed while the system writes it.
+  void settle() {
+    const int fd = ::open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY);
+    ok_ = fd >= 0 && ::syncfs(fd) == 0 && ok_;
+    ::close(fd);
   }
 
   // Where nothing was: giving back the pages of what was there before is no part of a save.
