@@ -1,5 +1,6 @@
 #include "tools/checkpoint/reshard_tables.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -60,17 +61,20 @@ io::StreamedTensor stream_of(std::string name, DType dtype, std::vector<T> value
 template <typename Part>
 Status deal(const std::vector<std::vector<int64_t>>& keys, const ps::SparseRouting& routing,
             std::vector<Part>& parts) {
-  std::map<int64_t, RowsStream::Place> all;
-  for (size_t server = 0; server < keys.size(); ++server) {
-    for (size_t i = 0; i < keys[server].size(); ++i) {
-      if (!all.try_emplace(keys[server][i], RowsStream::Place{server, i}).second)
-        return InvalidData("two servers have key {}", keys[server][i]);
-    }
-  }
-  for (const auto& [key, place] : all) {
-    Part& part = parts[static_cast<size_t>(routing.server_of(key))];
-    part.keys.push_back(key);
-    part.places.push_back(place);
+  struct Key {
+    int64_t key;
+    RowsStream::Place place;
+  };
+  std::vector<Key> all;
+  for (size_t server = 0; server < keys.size(); ++server)
+    for (size_t i = 0; i < keys[server].size(); ++i) all.push_back({keys[server][i], {server, i}});
+  std::ranges::sort(all, {}, &Key::key);
+  const auto twice = std::ranges::adjacent_find(all, {}, &Key::key);
+  if (twice != all.end()) return InvalidData("two servers have key {}", twice->key);
+  for (const Key& each : all) {
+    Part& part = parts[static_cast<size_t>(routing.server_of(each.key))];
+    part.keys.push_back(each.key);
+    part.places.push_back(each.place);
   }
   return Ok();
 }

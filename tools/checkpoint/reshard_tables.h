@@ -15,7 +15,7 @@ namespace millrace::tools {
 
 /// The typed tables in snapshots of servers (ps/server/snapshots.h), cut anew for those of another
 /// job: rows with all that they have, and keys that wait for admission. Holds the keys of all rows
-/// in memory, 32 bytes each; rows are streamed.
+/// in memory, 56 bytes each while they are sorted; rows are streamed.
 class TableReshard {
  public:
   /// \param from    the old servers; must outlive the object and its streams
