@@ -52,6 +52,14 @@ function(millrace_check_ranks folder)
   endforeach()
 endfunction()
 
+# Compiles sources eight at a time where MILLRACE_UNITY is on. What a warning says of headers it then says of every source.
+function(millrace_unity target)
+  if(MILLRACE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # Library millrace_<folder>, used as millrace::<folder>. DEPS are seen by headers of the folder.
 # UNITY: where MILLRACE_UNITY is on, sources are compiled eight at a time; their unnamed namespaces must then not share names.
 function(millrace_library folder)
@@ -63,8 +71,8 @@ function(millrace_library folder)
     millrace_flags(${target})
     target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
     target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
-    if(MILLRACE_UNITY AND arg_UNITY)
-      set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    if(arg_UNITY)
+      millrace_unity(${target})
     endif()
   else()
     add_library(${target} INTERFACE)
@@ -148,6 +156,7 @@ function(millrace_test name)
   millrace_flags(${name})
   millrace_uses_modules(${name} ${arg_DEPS})
   target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main)
+  millrace_unity(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(
     ${name}

@@ -23,7 +23,7 @@ std::string output_text(const BlockRunner& runner, const Step& step, size_t posi
   return offset < 0 ? text : text + fmt::format(" at {}", offset);
 }
 
-int32_t group_of(const BlockRunner& runner, size_t step) {
+int32_t group_of_print_plan(const BlockRunner& runner, size_t step) {
   return runner.overlap() == nullptr ? -1 : runner.overlap()->group_of(step);
 }
 
@@ -45,7 +45,7 @@ std::string print_plan(const BlockRunner& runner) {
       fmt::format("block {}: {} steps\n", runner.block().index(), runner.steps().size());
   int64_t number = 0;
   for (const Step& step : runner.steps()) {
-    const int32_t group = group_of(runner, static_cast<size_t>(number));
+    const int32_t group = group_of_print_plan(runner, static_cast<size_t>(number));
     text += fmt::format("{:>6}  {:<28}{}{}{}", number, step.op->type().str(),
                         step.control ? " [control]" : "",
                         group < 0 ? "" : fmt::format(" [side by side {}]", group),

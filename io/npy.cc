@@ -15,7 +15,7 @@ namespace millrace::io {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr size_t kMaxRank = 32;
+constexpr size_t kNpyMaxRank = 32;
 
 struct Header {
   std::string type;  ///< "<f4"
@@ -96,7 +96,7 @@ class DictReader {
       int64_t dim = -1;
       const auto [end, error] =
           std::from_chars(text_.data() + at_, text_.data() + text_.size(), dim);
-      if (error != std::errc() || dim < 0 || dims.size() == kMaxRank) return false;
+      if (error != std::errc() || dim < 0 || dims.size() == kNpyMaxRank) return false;
       dims.push_back(dim);
       at_ = static_cast<size_t>(end - text_.data());
       if (!take(',') && peek() != ')') return false;
@@ -258,7 +258,7 @@ std::string_view npy_type(DType dtype) {
 }
 
 // What the bytes mean once they are in C order.
-Status finish(Tensor& tensor, const ElementType& type) {
+Status finish_npy(Tensor& tensor, const ElementType& type) {
   const auto count = static_cast<size_t>(tensor.numel());
   if (type.swapped) {
     swap_bytes(tensor.raw(), count * (type.size / type.swap_size), type.swap_size);
@@ -294,7 +294,7 @@ StatusOr<Tensor> read_npy_stream(uint64_t size, ReadBytes read) {
     reorder(tensor.raw(), ordered, type->size);
     tensor = std::move(ordered);
   }
-  MILLRACE_RETURN_IF_ERROR(finish(tensor, *type));
+  MILLRACE_RETURN_IF_ERROR(finish_npy(tensor, *type));
   return tensor;
 }
 

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr uint64_t kWindow = 16384;       // one read holds the header and all of a small var
 constexpr uint64_t kMaxLodLevels = 1024;  // the deepest seen is 3
 constexpr uint64_t kMaxDescriptor = 65536;
-constexpr size_t kMaxRank = 9;  // of the original's dims
+constexpr size_t kParamHeaderMaxRank = 9;  // of the original's dims
 
 namespace tensor_field {
 constexpr uint32_t kDataType = 1, kDims = 2;
@@ -24,7 +24,8 @@ constexpr uint32_t kDataType = 1, kDims = 2;
 Status add_dim(Dims& dims, uint64_t value) {
   const auto dim = static_cast<int64_t>(value);
   if (dim < 0) return InvalidData("dim {}: expected at least 0, found {}", dims.size(), dim);
-  if (dims.size() == kMaxRank) return InvalidData("expected at most {} dims", kMaxRank);
+  if (dims.size() == kParamHeaderMaxRank)
+    return InvalidData("expected at most {} dims", kParamHeaderMaxRank);
   dims.push_back(dim);
   return Ok();
 }
@@ -81,7 +82,7 @@ Status check_rows(const ParamHeader& header) {
 }
 
 template <typename T>
-void put(std::string& out, T value) {
+void put_param_header(std::string& out, T value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
@@ -95,8 +96,8 @@ void put_descriptor(std::string& out, DType dtype, llvm::ArrayRef<int64_t> dims)
   std::string descriptor;
   wire::put_int(descriptor, tensor_field::kDataType, static_cast<int64_t>(dtype));
   for (const int64_t dim : dims) wire::put_int(descriptor, tensor_field::kDims, dim);
-  put<uint32_t>(out, 0);
-  put<int32_t>(out, static_cast<int32_t>(descriptor.size()));
+  put_param_header<uint32_t>(out, 0);
+  put_param_header<int32_t>(out, static_cast<int32_t>(descriptor.size()));
   out += descriptor;
 }
 
@@ -245,24 +246,24 @@ StatusOr<std::string> param_header_bytes(const Value& value) {
   if (tensor == nullptr && rows != nullptr) tensor = &rows->value;
   if (tensor == nullptr || !tensor->initialized())
     return InvalidData("expected a tensor or selected rows with data, found {}", describe(value));
-  if (tensor->rank() > kMaxRank)
-    return InvalidData("expected at most {} dims, found {}", kMaxRank, tensor->rank());
+  if (tensor->rank() > kParamHeaderMaxRank)
+    return InvalidData("expected at most {} dims, found {}", kParamHeaderMaxRank, tensor->rank());
   std::string out;
-  put<uint32_t>(out, 0);
+  put_param_header<uint32_t>(out, 0);
   if (rows != nullptr) {
     ParamHeader header;
     header.dims.assign(tensor->dims().begin(), tensor->dims().end());
     header.rows = rows->rows;
     header.height = rows->height;
     MILLRACE_RETURN_IF_ERROR(check_rows(header));
-    put<uint64_t>(out, rows->rows.size());
+    put_param_header<uint64_t>(out, rows->rows.size());
     put_array<int64_t>(out, rows->rows);
-    put<int64_t>(out, rows->height);
+    put_param_header<int64_t>(out, rows->height);
   } else {
     MILLRACE_RETURN_IF_ERROR(tensor->lod().check(tensor->rank() == 0 ? 1 : tensor->dim(0)));
-    put<uint64_t>(out, tensor->lod().size());
+    put_param_header<uint64_t>(out, tensor->lod().size());
     for (const LodLevel& level : tensor->lod().levels()) {
-      put<uint64_t>(out, level.size() * sizeof(int64_t));
+      put_param_header<uint64_t>(out, level.size() * sizeof(int64_t));
       put_array<int64_t>(out, level);
     }
   }
@@ -271,11 +272,11 @@ StatusOr<std::string> param_header_bytes(const Value& value) {
 }
 
 StatusOr<std::string> tensor_header_bytes(DType dtype, llvm::ArrayRef<int64_t> dims) {
-  if (dims.size() > kMaxRank)
-    return InvalidData("expected at most {} dims, found {}", kMaxRank, dims.size());
+  if (dims.size() > kParamHeaderMaxRank)
+    return InvalidData("expected at most {} dims, found {}", kParamHeaderMaxRank, dims.size());
   std::string out;
-  put<uint32_t>(out, 0);
-  put<uint64_t>(out, 0);  // levels of LoD
+  put_param_header<uint32_t>(out, 0);
+  put_param_header<uint64_t>(out, 0);  // levels of LoD
   put_descriptor(out, dtype, dims);
   return out;
 }

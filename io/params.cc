@@ -28,7 +28,7 @@ Location at_var(const ByteSource& source, const std::string& name) {
   return location;
 }
 
-Status check(const ParamHeader& header, const ParamSpec& spec) {
+Status check_params(const ParamHeader& header, const ParamSpec& spec) {
   if (spec.dtype && *spec.dtype != header.dtype) {
     return InvalidData("var at byte {}: expected dtype {}, found {}", header.begin,
                        dtype_name(*spec.dtype), dtype_name(header.dtype));
@@ -58,20 +58,21 @@ struct Pending {
   std::span<std::byte> to;
 };
 
-std::span<std::byte> memory(Tensor& tensor) {
+std::span<std::byte> memory_params(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
 }
 
-Tensor& tensor_of(Value& value) {
+Tensor& tensor_of_params(Value& value) {
   auto* const rows = value.get_if<SelectedRows>();
   return rows == nullptr ? value.as<Tensor>() : rows->value;
 }
 
 // A value with memory for its elements; small ones are there already, others become pending.
-StatusOr<Value> place(const ParamReader& reader, ParamHeader header, std::vector<Pending>& rest) {
+StatusOr<Value> place_params(const ParamReader& reader, ParamHeader header,
+                             std::vector<Pending>& rest) {
   Value value;
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(header.dtype, header.dims));
-  const std::span<std::byte> to = memory(tensor);
+  const std::span<std::byte> to = memory_params(tensor);
   if (!reader.copy_buffered(header.data_begin, to)) rest.push_back({header.data_begin, to});
   if (header.kind == VarKind::kSelectedRows) {
     value.as<SelectedRows>() = {std::move(header.rows), header.height, std::move(tensor)};
@@ -107,8 +108,8 @@ Status to_float16(Tensor& tensor) {
 }
 
 // What is left to do once the elements are there.
-Status finish(Value& value, const LoadOptions& options) {
-  Tensor& tensor = tensor_of(value);
+Status finish_params(Value& value, const LoadOptions& options) {
+  Tensor& tensor = tensor_of_params(value);
   normalize_bools(tensor);
   if (!options.as_float16) return Ok();
   switch (tensor.dtype()) {
@@ -126,8 +127,8 @@ Status finish(Value& value, const LoadOptions& options) {
 // Checks and places one var of a file.
 StatusOr<Value> next_value(ParamReader& reader, const ParamSpec& spec, std::vector<Pending>& rest) {
   MILLRACE_ASSIGN_OR_RETURN(ParamHeader header, reader.next(spec.kind));
-  MILLRACE_RETURN_IF_ERROR(check(header, spec));
-  return place(reader, std::move(header), rest);
+  MILLRACE_RETURN_IF_ERROR(check_params(header, spec));
+  return place_params(reader, std::move(header), rest);
 }
 
 Status of_combined(Status status, const ByteSource& source, llvm::ArrayRef<ParamSpec> specs,
@@ -189,7 +190,7 @@ StatusOr<Value> load_param(const ByteSource& source, const ParamSpec& spec,
   if (!value.ok()) return std::move(value).status().at(at_var(source, spec.name));
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, 1).at(at_var(source, spec.name)));
   MILLRACE_RETURN_IF_ERROR(read_pending(source, rest, options.threads));
-  MILLRACE_RETURN_IF_ERROR(finish(*value, options));
+  MILLRACE_RETURN_IF_ERROR(finish_params(*value, options));
   return value;
 }
 
@@ -199,7 +200,7 @@ StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec
   ParamReader reader(source);
   StatusOr<ParamHeader> header = reader.next(spec.kind);
   if (!header.ok()) return std::move(header).status().at(location);
-  MILLRACE_RETURN_IF_ERROR(check(*header, spec).at(location));
+  MILLRACE_RETURN_IF_ERROR(check_params(*header, spec).at(location));
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, 1).at(location));
   if (header->kind != VarKind::kLodTensor)
     return InvalidArgument("seek: only dense tensors have parts, found selected rows").at(location);
@@ -214,9 +215,9 @@ StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec
   Value value;
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(header->dtype, shape));
   const uint64_t begin = header->data_begin + static_cast<uint64_t>(seek * size);
-  MILLRACE_RETURN_IF_ERROR(read_pending(source, {{begin, memory(tensor)}}, options.threads));
+  MILLRACE_RETURN_IF_ERROR(read_pending(source, {{begin, memory_params(tensor)}}, options.threads));
   value.as<Tensor>() = std::move(tensor);
-  MILLRACE_RETURN_IF_ERROR(finish(value, options));
+  MILLRACE_RETURN_IF_ERROR(finish_params(value, options));
   return value;
 }
 
@@ -233,7 +234,7 @@ StatusOr<ParamValues> load_combined(const ByteSource& source, llvm::ArrayRef<Par
   }
   MILLRACE_RETURN_IF_ERROR(left_over(source, reader, specs.size()));
   MILLRACE_RETURN_IF_ERROR(read_pending(source, rest, options.threads));
-  for (auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(finish(value, options));
+  for (auto& [name, value] : values) MILLRACE_RETURN_IF_ERROR(finish_params(value, options));
   return values;
 }
 
@@ -244,7 +245,7 @@ StatusOr<CombinedParams> CombinedParams::open(const std::string& path,
   ParamReader reader(opened.source_);
   for (size_t i = 0; i < specs.size(); ++i) {
     StatusOr<ParamHeader> header = reader.next(specs[i].kind);
-    Status status = header.ok() ? check(*header, specs[i]) : header.status();
+    Status status = header.ok() ? check_params(*header, specs[i]) : header.status();
     if (!status.ok()) return of_combined(std::move(status), opened.source_, specs, i);
     if (!opened.places_.try_emplace(specs[i].name, Place{specs[i], header->begin}).second)
       return listed_twice(opened.source_, specs[i]);
@@ -267,7 +268,7 @@ StatusOr<Value> CombinedParams::load(const std::string& name, const LoadOptions&
   StatusOr<Value> value = next_value(reader, place->second.spec, rest);
   if (!value.ok()) return std::move(value).status().at(at_var(source_, name));
   MILLRACE_RETURN_IF_ERROR(read_pending(source_, rest, options.threads));
-  MILLRACE_RETURN_IF_ERROR(finish(*value, options));
+  MILLRACE_RETURN_IF_ERROR(finish_params(*value, options));
   return value;
 }
 

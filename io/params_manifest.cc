@@ -19,22 +19,22 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kSchema = "millrace.params";
-constexpr int64_t kVersion = 1;
-constexpr const char* kEnding = ".manifest.json";
+constexpr int64_t kParamsManifestVersion = 1;
+constexpr const char* kParamsManifestEnding = ".manifest.json";
 constexpr int64_t kMaxBytes = int64_t{1} << 28U;
 
 std::string last_component(const std::string& path) {
   return fs::path(path).filename().string();
 }
 
-Status missing(const char* name) {
+Status missing_params_manifest(const char* name) {
   return InvalidData("member '{}' is missing or of another kind", name);
 }
 
-StatusOr<std::string> text(const JsonValue& object, const char* name) {
+StatusOr<std::string> text_params_manifest(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto* const string = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (string == nullptr) return missing(name);
+  if (string == nullptr) return missing_params_manifest(name);
   return *string;
 }
 
@@ -43,32 +43,32 @@ template <typename Facts>
 Status read_facts(const JsonValue& object, Facts& facts) {
   const JsonValue* const size = object.find("size");
   const auto bytes = size == nullptr ? std::nullopt : size->count();
-  if (!bytes) return missing("size");
+  if (!bytes) return missing_params_manifest("size");
   facts.size = static_cast<uint64_t>(*bytes);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text(object, "xxh3_128"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text_params_manifest(object, "xxh3_128"));
   const auto checksum = Checksum::parse(digits);
   if (!checksum)
-    return InvalidData("expected a checksum of 32 digits, found {}", millrace::quoted(digits));
+    return InvalidData("expected a checksum of 32 digits, found {}", in_quotes(digits));
   facts.checksum = *checksum;
   return Ok();
 }
 
-StatusOr<const JsonItems*> list(const JsonValue& object, const char* name) {
+StatusOr<const JsonItems*> list_params_manifest(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto* const items = value == nullptr ? nullptr : value->get_if<JsonItems>();
-  if (items == nullptr) return missing(name);
+  if (items == nullptr) return missing_params_manifest(name);
   return items;
 }
 
 StatusOr<ParamsManifest::File> read_file_entry(const JsonValue& object) {
   ParamsManifest::File file;
-  MILLRACE_ASSIGN_OR_RETURN(file.name, text(object, "name"));
+  MILLRACE_ASSIGN_OR_RETURN(file.name, text_params_manifest(object, "name"));
   MILLRACE_RETURN_IF_ERROR(read_facts(object, file));
   if (object.find("vars") == nullptr) return file;
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const vars, list(object, "vars"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const vars, list_params_manifest(object, "vars"));
   for (const JsonValue& var : *vars) {
     const auto* const name = var.get_if<std::string>();
-    if (name == nullptr) return missing("vars");
+    if (name == nullptr) return missing_params_manifest("vars");
     file.vars.push_back(*name);
   }
   return file;
@@ -76,9 +76,9 @@ StatusOr<ParamsManifest::File> read_file_entry(const JsonValue& object) {
 
 StatusOr<ParamsManifest::TablePart> read_table_part(const JsonValue& object) {
   ParamsManifest::TablePart part;
-  MILLRACE_ASSIGN_OR_RETURN(part.table, text(object, "table"));
-  MILLRACE_ASSIGN_OR_RETURN(part.endpoint, text(object, "endpoint"));
-  MILLRACE_ASSIGN_OR_RETURN(part.file, text(object, "file"));
+  MILLRACE_ASSIGN_OR_RETURN(part.table, text_params_manifest(object, "table"));
+  MILLRACE_ASSIGN_OR_RETURN(part.endpoint, text_params_manifest(object, "endpoint"));
+  MILLRACE_ASSIGN_OR_RETURN(part.file, text_params_manifest(object, "file"));
   MILLRACE_RETURN_IF_ERROR(read_facts(object, part));
   return part;
 }
@@ -123,13 +123,16 @@ Status compare(const std::string& path, const std::string& target,
 
 std::string params_manifest_path(std::string_view target) {
   while (target.size() > 1 && target.back() == '/') target.remove_suffix(1);
-  return std::string(target) + kEnding;
+  return std::string(target) + kParamsManifestEnding;
 }
 
 std::string params_manifest_text(const ParamsManifest& manifest) {
   JsonWriter out(1);
   out.begin_object();
-  out.key("schema").begin_object().member("name", kSchema).member("version", kVersion);
+  out.key("schema")
+      .begin_object()
+      .member("name", kSchema)
+      .member("version", kParamsManifestVersion);
   out.end_object().key("files").begin_array();
   for (const ParamsManifest::File& file : manifest.files) {
     out.begin_object().member("name", file.name).member("size", file.size);
@@ -153,22 +156,23 @@ std::string params_manifest_text(const ParamsManifest& manifest) {
 StatusOr<ParamsManifest> parse_params_manifest(std::string_view bytes) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(bytes, {.max_depth = 6}));
   const JsonValue* const schema = root.find("schema");
-  if (schema == nullptr) return missing("schema");
-  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text(*schema, "name"));
+  if (schema == nullptr) return missing_params_manifest("schema");
+  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text_params_manifest(*schema, "name"));
   const JsonValue* const version = schema->find("version");
   const auto number = version == nullptr ? std::nullopt : version->count();
   if (name != kSchema || !number)
-    return InvalidData("expected schema {}, found {}", kSchema, millrace::quoted(name));
-  if (*number != kVersion)
-    return Unimplemented("manifest of version {}: this build reads {}", *number, kVersion);
+    return InvalidData("expected schema {}, found {}", kSchema, in_quotes(name));
+  if (*number != kParamsManifestVersion)
+    return Unimplemented("manifest of version {}: this build reads {}", *number,
+                         kParamsManifestVersion);
   ParamsManifest manifest;
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const files, list(root, "files"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const files, list_params_manifest(root, "files"));
   for (const JsonValue& item : *files) {
     MILLRACE_ASSIGN_OR_RETURN(ParamsManifest::File file, read_file_entry(item));
     manifest.files.push_back(std::move(file));
   }
   std::ranges::sort(manifest.files, {}, &ParamsManifest::File::name);
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const tables, list(root, "tables"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const tables, list_params_manifest(root, "tables"));
   for (const JsonValue& item : *tables) {
     MILLRACE_ASSIGN_OR_RETURN(ParamsManifest::TablePart part, read_table_part(item));
     manifest.tables.push_back(std::move(part));

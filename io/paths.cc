@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 Status check_name(const std::string& folder, std::string_view name) {
   const auto refuse = [&](const char* why) {
-    return InvalidData("{} as the name of a file in '{}': {}", quoted(name), folder, why);
+    return InvalidData("{} as the name of a file in '{}': {}", in_quotes(name), folder, why);
   };
   if (name.empty()) return refuse("it is empty");
   if (name.find('\0') != std::string_view::npos) return refuse("it holds a NUL byte");
@@ -45,7 +45,7 @@ StatusOr<std::string> path_below(const std::string& folder, std::string_view nam
   const fs::path path = fs::path(folder.empty() ? "." : folder) / name;
   if (!is_below(folder.empty() ? "." : folder, path)) {
     return InvalidData("{} as the name of a file in '{}': a symbolic link leads out of the folder",
-                       quoted(name), folder);
+                       in_quotes(name), folder);
   }
   return path.string();
 }

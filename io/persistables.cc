@@ -30,7 +30,7 @@ StatusOr<std::vector<NamedValue>> values_of(const Scope& scope,
   return values;
 }
 
-void put(ParamValues values, Scope& scope) {
+void put_persistables(ParamValues values, Scope& scope) {
   for (auto& [name, value] : values) scope.local(name) = std::move(value);
 }
 
@@ -111,14 +111,14 @@ Status load_vars(Scope& scope, const Program& program, const std::string& folder
   if (filename.empty()) {
     MILLRACE_RETURN_IF_ERROR(check_folder(folder, names_of(specs), CheckFiles::kBytes));
     MILLRACE_ASSIGN_OR_RETURN(ParamValues values, load_separate(folder, specs, options));
-    put(std::move(values), scope);
+    put_persistables(std::move(values), scope);
     return Ok();
   }
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, path_below(folder, filename));
   MILLRACE_RETURN_IF_ERROR(check_file(path, names_of(specs)));
   MILLRACE_ASSIGN_OR_RETURN(const ByteSource source, ByteSource::open(path));
   MILLRACE_ASSIGN_OR_RETURN(ParamValues values, load_combined(source, specs, options));
-  put(std::move(values), scope);
+  put_persistables(std::move(values), scope);
   return Ok();
 }
 
@@ -127,7 +127,7 @@ Status vars_from_memory(Scope& scope, const Program& program, std::string_view b
   const ByteSource source = ByteSource::of_memory(bytes, "parameters in memory");
   MILLRACE_ASSIGN_OR_RETURN(ParamValues values,
                             load_combined(source, vars_where(program, wanted), options));
-  put(std::move(values), scope);
+  put_persistables(std::move(values), scope);
   return Ok();
 }
 

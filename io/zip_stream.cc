@@ -13,7 +13,7 @@
 namespace millrace::io {
 namespace {
 
-constexpr uint16_t kVersion = 20;
+constexpr uint16_t kZipStreamVersion = 20;
 constexpr uint16_t kVersion64 = 45;
 constexpr uint16_t kUtf8 = 1U << 11U;
 constexpr uint16_t kFirstDate = (1U << 5U) | 1U;  // 1 January 1980, the first that can be stated
@@ -86,7 +86,7 @@ Status ZipStream::add(const std::string& name, std::span<const std::string_view>
   // A local header has both sizes in its field or none.
   const Bytes field = large ? field64({member.bytes, member.bytes}) : Bytes();
   Bytes header;
-  header.put(uint32_t{0x04034b50}).put(large ? kVersion64 : kVersion).put(flags_of(name));
+  header.put(uint32_t{0x04034b50}).put(large ? kVersion64 : kZipStreamVersion).put(flags_of(name));
   header.put(uint16_t{0}).put(uint16_t{0}).put(kFirstDate).put(member.crc);
   header.put(low32(member.bytes)).put(low32(member.bytes));
   header.put(static_cast<uint16_t>(name.size())).put(field.size16());
@@ -101,7 +101,7 @@ Status ZipStream::finish() {
   const uint64_t begin = at_;
   for (const Member& member : members_) {
     const Bytes field = field64({member.bytes, member.bytes, member.begin});
-    const uint16_t version = field.size16() > 0 ? kVersion64 : kVersion;
+    const uint16_t version = field.size16() > 0 ? kVersion64 : kZipStreamVersion;
     Bytes entry;
     entry.put(uint32_t{0x02014b50}).put(version).put(version).put(flags_of(member.name));
     entry.put(uint16_t{0}).put(uint16_t{0}).put(kFirstDate).put(member.crc);

@@ -11,14 +11,14 @@ int omp_get_num_threads();
 namespace millrace::kernels {
 namespace {
 
-struct Loop {
+struct WorkersOpenmpLoop {
   int ranges;
   llvm::function_ref<void(int)> body;
 };
 
 // The runtime may give fewer threads than were asked for.
 void run_share(void* data) {
-  const auto& loop = *static_cast<const Loop*>(data);
+  const auto& loop = *static_cast<const WorkersOpenmpLoop*>(data);
   for (int range = omp_get_thread_num(); range < loop.ranges; range += omp_get_num_threads())
     loop.body(range);
 }
@@ -31,7 +31,7 @@ Workers::Workers(int /*threads*/) {}
 Workers::~Workers() = default;
 
 void Workers::run(int ranges, llvm::function_ref<void(int)> body) {
-  Loop loop{ranges, body};
+  WorkersOpenmpLoop loop{ranges, body};
   GOMP_parallel(run_share, &loop, static_cast<unsigned>(ranges), 0);
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr llvm::StringLiteral kGradSuffix = "@GRAD";
+constexpr llvm::StringLiteral kDerivedGradGradSuffix = "@GRAD";
 
 Arity relaxed(Arity arity) {
   return arity == Arity::kMany || arity == Arity::kAny ? Arity::kAny : Arity::kOptional;
@@ -17,7 +17,7 @@ Arity relaxed(Arity arity) {
 // Slot whose vars have the shapes of the gradient slot; empty if the op has none of the candidates.
 llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
                              llvm::StringRef grad_slot) {
-  const llvm::StringRef forward_slot = grad_slot.drop_back(kGradSuffix.size());
+  const llvm::StringRef forward_slot = grad_slot.drop_back(kDerivedGradGradSuffix.size());
   if (ctx.has_input(forward_slot)) return forward_slot;
   for (const auto& [output, like] : spec.shape_like) {
     if (output == grad_slot && ctx.has_input(like)) return like;
@@ -25,7 +25,7 @@ llvm::StringRef shape_source(const InferContext& ctx, const GradSpec& spec,
   return {};
 }
 
-Status infer_grad(InferContext& ctx, bool with_offsets) {
+Status infer_grad_derived_grad(InferContext& ctx, bool with_offsets) {
   const GradSpec& spec = *ctx.def().forward()->grad_spec();
   for (const SlotDef& slot : ctx.def().outputs()) {
     const llvm::StringRef source = shape_source(ctx, spec, slot.name);
@@ -46,7 +46,7 @@ Status infer_grad(InferContext& ctx, bool with_offsets) {
 }
 
 Status infer_grad_with_offsets(InferContext& ctx) {
-  return infer_grad(ctx, true);
+  return infer_grad_derived_grad(ctx, true);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void copy_each_without_offsets(InferContext& ctx, llvm::StringRef input_slot,
 }
 
 Status infer_grad_without_offsets(InferContext& ctx) {
-  return infer_grad(ctx, false);
+  return infer_grad_derived_grad(ctx, false);
 }
 
 OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
@@ -76,14 +76,14 @@ OpDef derive_grad_def(const OpDef& forward, llvm::StringSaver& saver) {
       def.input(slot.name, slot.doc, relaxed(slot.arity), slot.kinds);
   }
   for (const SlotDef& slot : forward.outputs()) {
-    const llvm::StringRef name = saver.save(slot.name + kGradSuffix);
+    const llvm::StringRef name = saver.save(slot.name + kDerivedGradGradSuffix);
     if (def.find_input(name) == nullptr) {
       def.input(name, "gradient of that output", relaxed(slot.arity), slot.kinds | kTensorLike);
     }
   }
   for (const SlotDef& slot : forward.inputs()) {
-    def.output(saver.save(slot.name + kGradSuffix), "gradient of that input", relaxed(slot.arity),
-               slot.kinds | kTensorLike);
+    def.output(saver.save(slot.name + kDerivedGradGradSuffix), "gradient of that input",
+               relaxed(slot.arity), slot.kinds | kTensorLike);
   }
   for (const AttrDef& attr : forward.attrs()) {
     AttrDef copy = attr;

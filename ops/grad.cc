@@ -8,7 +8,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr llvm::StringLiteral kGradSuffix = "@GRAD";
+constexpr llvm::StringLiteral kGradGradSuffix = "@GRAD";
 
 std::vector<std::string> strings(llvm::ArrayRef<llvm::StringRef> names) {
   std::vector<std::string> out;
@@ -20,7 +20,8 @@ std::vector<std::string> strings(llvm::ArrayRef<llvm::StringRef> names) {
 // Names that a GradSpec input slot stands for: "X" or "Out@GRAD".
 std::vector<std::string> spec_input(const GradContext& context, const OpDef& def,
                                     llvm::StringRef slot) {
-  if (slot.endswith(kGradSuffix)) return context.output_grad(slot.drop_back(kGradSuffix.size()));
+  if (slot.endswith(kGradGradSuffix))
+    return context.output_grad(slot.drop_back(kGradGradSuffix.size()));
   return def.find_input(slot) != nullptr ? context.input(slot) : context.output(slot);
 }
 
@@ -33,7 +34,7 @@ std::vector<GradOp> apply_spec(const GradContext& context, const OpDef& def) {
     if (!names.empty()) op.input(slot, std::move(names));
   }
   for (const llvm::StringRef slot : spec.outputs) {
-    const llvm::StringRef forward_slot = slot.drop_back(kGradSuffix.size());
+    const llvm::StringRef forward_slot = slot.drop_back(kGradGradSuffix.size());
     const SlotDef* const forward_def = def.find_input(forward_slot);
     const bool keep_places = forward_def != nullptr && (forward_def->arity == Arity::kMany ||
                                                         forward_def->arity == Arity::kAny);

@@ -8,7 +8,7 @@
 namespace millrace::ops {
 namespace {
 
-std::string_view view(llvm::StringRef text) {
+std::string_view view_infer_helpers(llvm::StringRef text) {
   return {text.data(), text.size()};
 }
 
@@ -22,7 +22,7 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
-bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+bool same_dims_infer_helpers(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!dims_agree(a[i], b[i])) return false;
@@ -111,7 +111,7 @@ void copy_each(InferContext& ctx, llvm::StringRef input_slot, llvm::StringRef ou
 StatusOr<DType> checked_dtype(const InferContext& ctx, llvm::StringRef attr) {
   const DType dtype = ctx.dtype_attr(attr);
   if (is_valid(dtype)) return dtype;
-  return ctx.error("attribute '{}' is {}, which is no element type", view(attr),
+  return ctx.error("attribute '{}' is {}, which is no element type", view_infer_helpers(attr),
                    static_cast<int32_t>(dtype));
 }
 
@@ -120,7 +120,7 @@ StatusOr<int64_t> checked_axis(const InferContext& ctx, llvm::StringRef attr, in
   const size_t bound = std::max<size_t>(rank, 1);
   if (const auto normal = normalize_axis(axis, bound)) return *normal;
   return ctx.error("attribute '{}' has axis {}, which is outside of [-{}, {}) for rank {}",
-                   view(attr), axis, bound, bound, rank);
+                   view_infer_helpers(attr), axis, bound, bound, rank);
 }
 
 StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::StringRef slot_x,
@@ -133,7 +133,8 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
   if (axis == -1) axis = static_cast<int64_t>(rank - lower);
   if (axis < 0 || axis > static_cast<int64_t>(rank)) {
     return ctx.error("attribute 'axis' is {}, which is outside of [-1, {}] for {} {} and {} {}",
-                     axis, rank, view(slot_x), dims_text(x.dims), view(slot_y), dims_text(y.dims));
+                     axis, rank, view_infer_helpers(slot_x), dims_text(x.dims),
+                     view_infer_helpers(slot_y), dims_text(y.dims));
   }
   // Equal ranks leave nothing to place; old programs carry any axis there.
   const int64_t start = x.rank() == y.rank() ? 0 : axis;
@@ -147,8 +148,8 @@ StatusOr<std::optional<Dims>> broadcast_dims(const InferContext& ctx, llvm::Stri
     if (dim) out[i] = *dim;
   }
   if (!fits) {
-    return ctx.error("{} {} and {} {} cannot be broadcast with axis {}", view(slot_x),
-                     dims_text(x.dims), view(slot_y), dims_text(y.dims), axis);
+    return ctx.error("{} {} and {} {} cannot be broadcast with axis {}", view_infer_helpers(slot_x),
+                     dims_text(x.dims), view_infer_helpers(slot_y), dims_text(y.dims), axis);
   }
   return std::optional<Dims>(std::move(out));
 }
@@ -192,9 +193,10 @@ Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::St
                        size_t index) {
   const VarMeta& a = ctx.input(slot_a, index);
   const VarMeta& b = ctx.input(slot_b, index);
-  if (!dims_known(a) || !dims_known(b) || same_dims(a.dims, b.dims)) return Ok();
-  return ctx.error("{} and {} must have the same shape, found {} and {}", view(slot_a),
-                   view(slot_b), dims_text(a.dims), dims_text(b.dims));
+  if (!dims_known(a) || !dims_known(b) || same_dims_infer_helpers(a.dims, b.dims)) return Ok();
+  return ctx.error("{} and {} must have the same shape, found {} and {}",
+                   view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
+                   dims_text(b.dims));
 }
 
 Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::StringRef slot_b,
@@ -205,18 +207,20 @@ Status check_same_count(const InferContext& ctx, llvm::StringRef slot_a, llvm::S
   const int64_t count_a = dims_product(a.dims);
   const int64_t count_b = dims_product(b.dims);
   if (count_a == count_b || count_a < 0 || count_b < 0) return Ok();
-  return ctx.error("{} and {} must have as many elements, found {} and {}", view(slot_a),
-                   view(slot_b), dims_text(a.dims), dims_text(b.dims));
+  return ctx.error("{} and {} must have as many elements, found {} and {}",
+                   view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
+                   dims_text(b.dims));
 }
 
 Status check_rank(const InferContext& ctx, llvm::StringRef slot, size_t min_rank, size_t max_rank) {
   const VarMeta& meta = ctx.input(slot);
   if (!dims_known(meta) || (meta.rank() >= min_rank && meta.rank() <= max_rank)) return Ok();
   if (min_rank == max_rank) {
-    return ctx.error("{} must have rank {}, found {}", view(slot), min_rank, dims_text(meta.dims));
+    return ctx.error("{} must have rank {}, found {}", view_infer_helpers(slot), min_rank,
+                     dims_text(meta.dims));
   }
-  return ctx.error("{} must have a rank from {} to {}, found {}", view(slot), min_rank, max_rank,
-                   dims_text(meta.dims));
+  return ctx.error("{} must have a rank from {} to {}, found {}", view_infer_helpers(slot),
+                   min_rank, max_rank, dims_text(meta.dims));
 }
 
 Status check_elements(const InferContext& ctx, llvm::StringRef slot, int64_t count, size_t index) {
@@ -224,8 +228,8 @@ Status check_elements(const InferContext& ctx, llvm::StringRef slot, int64_t cou
   if (!dims_known(meta)) return Ok();
   const int64_t found = dims_product(meta.dims);
   if (found < 0 || found == count) return Ok();
-  return ctx.error("{} must have {} element{}, found {}", view(slot), count, count == 1 ? "" : "s",
-                   dims_text(meta.dims));
+  return ctx.error("{} must have {} element{}, found {}", view_infer_helpers(slot), count,
+                   count == 1 ? "" : "s", dims_text(meta.dims));
 }
 
 StatusOr<std::optional<Dims>> shape_from_attr(const InferContext& ctx) {

@@ -221,7 +221,7 @@ void apply(Var& var, const VarMeta& meta) {
   if (!(spec == var.spec())) var.set_spec(std::move(spec));
 }
 
-bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+bool same_dims_infer_shapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     if (!dims_agree(a[i], b[i])) return false;
@@ -297,7 +297,8 @@ void observe_shapes(const OpRegistry& registry, const Program& program, ShapeObs
         if (entry == nullptr) continue;
         observer.inferred(op, index, *entry->var, meta);
         const VarSpec& declared = entry->var->spec();
-        if (meta.has_shape && declared.has_tensor() && !same_dims(meta.dims, declared.dims))
+        if (meta.has_shape && declared.has_tensor() &&
+            !same_dims_infer_shapes(meta.dims, declared.dims))
           observer.mismatch(op, index, *entry->var, meta);
         entry->meta = merged(std::move(meta), declared);
       }

@@ -34,7 +34,7 @@ struct DiffFlags {
   int64_t limit = 200;
 };
 
-void add_flags(Tool& tool, DiffFlags& flags) {
+void add_flags_diff_program(Tool& tool, DiffFlags& flags) {
   CLI::App& app = tool.app();
   app.add_option("A", flags.a, "first program; - is stdin")->required()->group("Arguments");
   app.add_option("B", flags.b, "second program")->required()->group("Arguments");
@@ -93,7 +93,7 @@ StatusOr<DiffOptions> options_of(const DiffFlags& flags) {
   return options;
 }
 
-StatusOr<int> compare(Tool& tool, const DiffFlags& flags) {
+StatusOr<int> compare_diff_program(Tool& tool, const DiffFlags& flags) {
   if (flags.a == "-" && flags.b == "-")
     return Status(StatusCode::kUsage, "only one of the programs can be standard input");
   MILLRACE_ASSIGN_OR_RETURN(const DiffOptions options, options_of(flags));
@@ -125,6 +125,6 @@ int millrace::tools::diff_program(int argc, char** argv) {
                        "sparse_grad_to_param. Never looked at: op_callstack, with_quant_attr, "
                        "stop_gradient, versions."}});
   DiffFlags flags;
-  add_flags(tool, flags);
-  return tool.run(argc, argv, [&] { return compare(tool, flags); });
+  add_flags_diff_program(tool, flags);
+  return tool.run(argc, argv, [&] { return compare_diff_program(tool, flags); });
 }

@@ -39,7 +39,7 @@ struct InspectFlags {
   bool devices = false;
 };
 
-void add_flags(Tool& tool, InspectFlags& flags) {
+void add_flags_inspect_program(Tool& tool, InspectFlags& flags) {
   CLI::App& app = tool.app();
   app.add_option("PROGRAM", flags.program, "program file, binary or text; - is stdin")
       ->group("Arguments");
@@ -208,6 +208,6 @@ int millrace::tools::inspect_program(int argc, char** argv) {
                        "op; svg is drawn "
                        "without other tools; html is one page that opens no connection."}});
   InspectFlags flags;
-  add_flags(tool, flags);
+  add_flags_inspect_program(tool, flags);
   return tool.run(argc, argv, [&] { return inspect(tool, flags); });
 }

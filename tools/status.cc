@@ -20,7 +20,7 @@ struct StatusFlags {
   std::string tls_name;
 };
 
-void add_flags(Tool& tool, StatusFlags& flags) {
+void add_flags_status(Tool& tool, StatusFlags& flags) {
   CLI::App& app = tool.app();
   app.option_defaults()->group("Servers");
   app.add_option("--pservers", flags.pservers, "the servers, host:port, separated by commas")
@@ -93,6 +93,6 @@ int millrace::tools::status(int argc, char** argv) {
              .exit_codes = {{0, "all have answered"}, {5, "some have not; they are named"}},
              .notes = {}});
   StatusFlags flags;
-  add_flags(tool, flags);
+  add_flags_status(tool, flags);
   return tool.run(argc, argv, [&] { return show(tool, flags); });
 }

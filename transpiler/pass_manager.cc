@@ -29,7 +29,7 @@ struct State {
   bool operator==(const State&) const = default;
 };
 
-State state_of(const Program& program, const PassContext& context) {
+State state_of_pass_manager(const Program& program, const PassContext& context) {
   return {fingerprint(program), context.startup == nullptr ? 0 : fingerprint(*context.startup)};
 }
 
@@ -113,13 +113,13 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
   for (PassInstrumentation* watcher : options.instrumentations)
     MILLRACE_RETURN_IF_ERROR(watcher->before(event));
   std::optional<State> before;
-  if (options.check_changes) before = state_of(program, context);
+  if (options.check_changes) before = state_of_pass_manager(program, context);
 
   const Clock::time_point pass_start = Clock::now();
   MILLRACE_ASSIGN_OR_RETURN(record.changed, pass.run(program, context));
   record.run_ms = ms_since(pass_start);
 
-  if (before && !record.changed && state_of(program, context) != *before) {
+  if (before && !record.changed && state_of_pass_manager(program, context) != *before) {
     return Internal("pass '{}' changed the program and says that it did not", record.pass);
   }
   if (record.changed) {

@@ -159,7 +159,7 @@ class Parser {
 
 std::string value_text(const std::string& value) {
   return !value.empty() && std::all_of(value.begin(), value.end(), is_word_char) ? value
-                                                                                 : quoted(value);
+                                                                                 : in_quotes(value);
 }
 
 std::string value_text(const std::vector<std::string>& list) {

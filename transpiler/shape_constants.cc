@@ -65,7 +65,7 @@ std::optional<Values> joined(const Op& op, Inputs inputs) {
   return values;
 }
 
-std::optional<Values> scaled(const Op& op, Inputs inputs) {
+std::optional<Values> scaled_shape_constants(const Op& op, Inputs inputs) {
   const double factor = get_attr_or<float>(op, "scale", 1.0F);
   const double bias = get_attr_or<float>(op, "bias", 0.0F);
   if (std::trunc(factor) != factor || std::trunc(bias) != bias) return std::nullopt;
@@ -178,7 +178,7 @@ std::optional<RuleDef> rule_of(llvm::StringRef type) {
       {"squeeze2", same, {"X"}},
       {"unsqueeze", same, {"X"}},
       {"unsqueeze2", same, {"X"}},
-      {"scale", scaled, {"X"}},
+      {"scale", scaled_shape_constants, {"X"}},
       {"slice", sliced, {"Input"}},
       {"concat", joined, {"X"}},
       {"stack", joined, {"X"}},

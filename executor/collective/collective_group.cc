@@ -25,7 +25,7 @@ bool is_number(DType dtype) {
   }
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+void copy_bytes_collective_group(std::byte* to, const std::byte* from, int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
@@ -89,14 +89,14 @@ Status CollectiveGroup::broadcast(std::byte* data, int64_t bytes, int root) {
 
 Status CollectiveGroup::all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
   Status status = check_bytes(bytes);
-  if (status.ok() && size() == 1) copy_bytes(all, part, bytes);
+  if (status.ok() && size() == 1) copy_bytes_collective_group(all, part, bytes);
   return guarded(std::move(status), bytes > 0, [&] { return do_all_gather(part, bytes, all); });
 }
 
 Status CollectiveGroup::reduce_scatter(DType dtype, const std::byte* all, int64_t count,
                                        std::byte* part, Reduction reduction) {
   Status status = check_reduction(dtype, count);
-  if (status.ok() && size() == 1) copy_bytes(part, all, count * dtype_size(dtype));
+  if (status.ok() && size() == 1) copy_bytes_collective_group(part, all, count * dtype_size(dtype));
   return guarded(std::move(status), count > 0,
                  [&] { return do_reduce_scatter(dtype, all, count, part, reduction); });
 }

@@ -12,7 +12,7 @@ namespace millrace::executor {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kBetweenLooks = std::chrono::milliseconds(5);
+constexpr auto kFileStoreBetweenLooks = std::chrono::milliseconds(5);
 
 class FileStore final : public Store {
  public:
@@ -32,7 +32,7 @@ class FileStore final : public Store {
                       fmt::format("waited {} ms for '{}' in the folder {}", timeout_ms, key,
                                   folder_.string()));
       }
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kFileStoreBetweenLooks);
     }
   }
 

@@ -20,7 +20,7 @@ Facts facts_of(const SelectedRows& rows) {
 }
 
 // A rank without rows need not know the width.
-Status check_alike(const std::vector<Facts>& facts, const Facts& own) {
+Status check_alike_gather_rows(const std::vector<Facts>& facts, const Facts& own) {
   for (size_t rank = 0; rank < facts.size(); ++rank) {
     if (facts[rank][0] == 0 || own[0] == 0) continue;
     if (std::equal(facts[rank].begin() + 1, facts[rank].end(), own.begin() + 1)) continue;
@@ -59,7 +59,7 @@ Status gather_rows(CollectiveGroup& group, SelectedRows& rows) {
   MILLRACE_RETURN_IF_ERROR(group.all_gather(reinterpret_cast<const std::byte*>(own.data()),
                                             sizeof own,
                                             reinterpret_cast<std::byte*>(facts.data())));
-  MILLRACE_RETURN_IF_ERROR(check_alike(facts, own));
+  MILLRACE_RETURN_IF_ERROR(check_alike_gather_rows(facts, own));
   Facts shape = own;
   int64_t total = 0;
   for (const Facts& rank : facts) {

@@ -291,8 +291,8 @@ class GlooGroup final : public PairwiseGroup {
   uint32_t tag_ = 0;
 };
 
-StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings,
-                                                const GlooPlace& place) {
+StatusOr<std::unique_ptr<CollectiveGroup>> open_gloo_group(const GroupSettings& settings,
+                                                           const GlooPlace& place) {
   GlooPlace all = place;
   all.ranks.resize(static_cast<size_t>(settings.size));
   std::iota(all.ranks.begin(), all.ranks.end(), 0);
@@ -301,7 +301,7 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings,
   return std::unique_ptr<CollectiveGroup>(std::move(group));
 }
 
-constexpr GlooEngine kEngine{&open};
+constexpr GlooEngine kEngine{&open_gloo_group};
 
 }  // namespace
 }  // namespace millrace::executor

@@ -27,12 +27,12 @@ constexpr int kTestsBetweenLooks = 512;
 // first. So what is short travels in such pieces, what is long in pieces that stay in a cache.
 constexpr int64_t kPieceBytes = 3584;
 constexpr int64_t kLongestInPieces = 32 << 10;
-constexpr int64_t kSegmentBytes = 256 << 10;
+constexpr int64_t kMpiGroupSegmentBytes = 256 << 10;
 // Segments that may arrive before the first of them is used.
 constexpr int64_t kAhead = 4;
 
 int64_t segment_of(int64_t bytes) {
-  return bytes <= kLongestInPieces ? kPieceBytes : kSegmentBytes;
+  return bytes <= kLongestInPieces ? kPieceBytes : kMpiGroupSegmentBytes;
 }
 // The ranks that are left say so within this time.
 constexpr auto kRollTime = std::chrono::milliseconds(1000);
@@ -227,7 +227,7 @@ void show_to_components() {
     dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings) {
+StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings) {
   int is_up = 0;
   MPI_Initialized(&is_up);
   if (is_up != 0)
@@ -248,7 +248,7 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings) {
   return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, true));
 }
 
-constexpr MpiEngine kEngine{&open};
+constexpr MpiEngine kEngine{&open_mpi_group};
 
 }  // namespace
 }  // namespace millrace::executor

@@ -9,7 +9,7 @@ namespace {
 // Up to here the whole value goes log2(size) times; above, each byte goes twice around the ring.
 constexpr int64_t kDoublingBytes = 32 << 10;
 // Stays in a cache from its arrival until it is combined.
-constexpr int64_t kSegmentBytes = 128 << 10;
+constexpr int64_t kPairwiseGroupSegmentBytes = 128 << 10;
 
 bool is_power_of_two(int value) {
   return (value & (value - 1)) == 0;
@@ -25,12 +25,12 @@ std::vector<int64_t> cut(int64_t count, int pieces) {
 }  // namespace
 
 Status PairwiseGroup::exchange_segments(const Exchange& bytes, Arrived arrived) {
-  scratch_.resize(static_cast<size_t>(kSegmentBytes));
+  scratch_.resize(static_cast<size_t>(kPairwiseGroupSegmentBytes));
   const int64_t out_bytes = bytes.to < 0 ? 0 : bytes.out_bytes;
   const int64_t in_bytes = bytes.from < 0 ? 0 : bytes.in_bytes;
-  for (int64_t at = 0; at < std::max(out_bytes, in_bytes); at += kSegmentBytes) {
-    const int64_t sent = std::clamp<int64_t>(out_bytes - at, 0, kSegmentBytes);
-    const int64_t received = std::clamp<int64_t>(in_bytes - at, 0, kSegmentBytes);
+  for (int64_t at = 0; at < std::max(out_bytes, in_bytes); at += kPairwiseGroupSegmentBytes) {
+    const int64_t sent = std::clamp<int64_t>(out_bytes - at, 0, kPairwiseGroupSegmentBytes);
+    const int64_t received = std::clamp<int64_t>(in_bytes - at, 0, kPairwiseGroupSegmentBytes);
     MILLRACE_RETURN_IF_ERROR(exchange({bytes.out + at, sent, sent > 0 ? bytes.to : -1,
                                        scratch_.data(), received, received > 0 ? bytes.from : -1}));
     if (received > 0) MILLRACE_RETURN_IF_ERROR(arrived(at, scratch_.data(), received));

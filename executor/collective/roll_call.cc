@@ -10,7 +10,7 @@
 namespace millrace::executor {
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+constexpr auto kRollCallBetweenLooks = std::chrono::milliseconds(20);
 
 Status lost_store(const Status& why, const Status& store) {
   return Status(StatusCode::kDistributed,
@@ -55,7 +55,7 @@ class Roll {
       }
       if (missing.empty()) return why;
       if (!gone.empty()) return name(gone, "it is not connected any more", why);
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kRollCallBetweenLooks);
     } while (std::chrono::steady_clock::now() < deadline_);
     return name(missing, fmt::format("no answer within {} ms after a failure", wait_ms_), why);
   }
@@ -70,7 +70,7 @@ class Roll {
     for (const int rank : ranks_) {
       while (rank != own_rank_ && !has_heard(rank) && !is_gone(rank) &&
              std::chrono::steady_clock::now() < deadline_)
-        std::this_thread::sleep_for(kBetweenLooks);
+        std::this_thread::sleep_for(kRollCallBetweenLooks);
     }
   }
 

@@ -23,7 +23,7 @@ constexpr std::array<const char*, 6> kCallNames = {"all_reduce", "reduce",      
 // Up to here one round and more additions are cheaper than two rounds.
 constexpr int64_t kSmallBytes = 8 << 10;
 
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
+void copy_bytes_shared_group(std::byte* to, const std::byte* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
@@ -97,7 +97,7 @@ Status SharedGroup::combine(const BoardCall& call, std::byte* data, bool wanted)
 Status SharedGroup::combine_small(const BoardCall& call, std::byte* data, int64_t bytes,
                                   bool wanted) {
   ++use_;
-  copy_bytes(slot(rank()), data, bytes);
+  copy_bytes_shared_group(slot(rank()), data, bytes);
   MILLRACE_RETURN_IF_ERROR(meet(call));
   if (!wanted) return Ok();
   Parts parts;
@@ -134,7 +134,7 @@ Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool 
     const int64_t count = std::min(piece, call.count - done);
     std::byte* const at = data + done * size_of;
     ++use_;
-    copy_bytes(slot(rank()), at, count * size_of);
+    copy_bytes_shared_group(slot(rank()), at, count * size_of);
     MILLRACE_RETURN_IF_ERROR(meet(call));
     const Range own = share(count, rank());
     Parts parts;
@@ -147,8 +147,8 @@ Status SharedGroup::combine_pieces(const BoardCall& call, std::byte* data, bool 
     for (int r = 0; r < size() && wanted; ++r) {
       if (r == rank()) continue;
       const Range range = share(count, r);
-      copy_bytes(at + range.begin * size_of, slot(r) + range.begin * size_of,
-                 (range.end - range.begin) * size_of);
+      copy_bytes_shared_group(at + range.begin * size_of, slot(r) + range.begin * size_of,
+                              (range.end - range.begin) * size_of);
     }
   }
   return Ok();
@@ -178,16 +178,16 @@ Status SharedGroup::do_broadcast(std::byte* data, int64_t bytes, int root) {
   if (segment_->same_process() && bytes > kSmallBytes) {
     call.source = data;
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    if (rank() != root) copy_bytes(data, board_.call(root, round_).source, bytes);
+    if (rank() != root) copy_bytes_shared_group(data, board_.call(root, round_).source, bytes);
     return meet(call);
   }
   const int64_t piece = elements_of_slot(1);
   for (int64_t done = 0; done < bytes; done += piece) {
     const int64_t now = std::min(piece, bytes - done);
     ++use_;
-    if (rank() == root) copy_bytes(slot(root), data + done, now);
+    if (rank() == root) copy_bytes_shared_group(slot(root), data + done, now);
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    if (rank() != root) copy_bytes(data + done, slot(root), now);
+    if (rank() != root) copy_bytes_shared_group(data + done, slot(root), now);
   }
   return Ok();
 }
@@ -199,7 +199,7 @@ Status SharedGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byt
     MILLRACE_RETURN_IF_ERROR(meet(call));
     for (int r = 0; r < size(); ++r) {
       if (all + r * bytes != board_.call(r, round_).source)
-        copy_bytes(all + r * bytes, board_.call(r, round_).source, bytes);
+        copy_bytes_shared_group(all + r * bytes, board_.call(r, round_).source, bytes);
     }
     return meet(call);
   }
@@ -207,9 +207,9 @@ Status SharedGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byt
   for (int64_t done = 0; done < bytes; done += piece) {
     const int64_t now = std::min(piece, bytes - done);
     ++use_;
-    copy_bytes(slot(rank()), part + done, now);
+    copy_bytes_shared_group(slot(rank()), part + done, now);
     MILLRACE_RETURN_IF_ERROR(meet(call));
-    for (int r = 0; r < size(); ++r) copy_bytes(all + r * bytes + done, slot(r), now);
+    for (int r = 0; r < size(); ++r) copy_bytes_shared_group(all + r * bytes + done, slot(r), now);
   }
   return Ok();
 }
@@ -235,8 +235,8 @@ Status SharedGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t
     const int64_t now = std::min(piece, count - done);
     ++use_;
     for (int r = 0; r < size(); ++r)
-      copy_bytes(slot(rank()) + r * now * size_of, all + (r * count + done) * size_of,
-                 now * size_of);
+      copy_bytes_shared_group(slot(rank()) + r * now * size_of, all + (r * count + done) * size_of,
+                              now * size_of);
     MILLRACE_RETURN_IF_ERROR(meet(call));
     Parts parts;
     for (int r = 0; r < size(); ++r) parts.push_back(slot(r) + rank() * now * size_of);

@@ -8,8 +8,8 @@
 namespace millrace::executor {
 namespace {
 
-constexpr size_t kSlotBytes = size_t{64} << 10U;
-constexpr size_t kMailboxBytes = size_t{16} << 10U;
+constexpr size_t kThreadSlotBytes = size_t{64} << 10U;
+constexpr size_t kThreadMailboxBytes = size_t{16} << 10U;
 constexpr std::align_val_t kPage{4096};
 
 struct Release {
@@ -19,7 +19,7 @@ struct Release {
 class ThreadSegment final : public SharedSegment {
  public:
   explicit ThreadSegment(int ranks)
-      : shape_{ranks, kSlotBytes, kMailboxBytes},
+      : shape_{ranks, kThreadSlotBytes, kThreadMailboxBytes},
         memory_(static_cast<std::byte*>(::operator new(SharedBoard::bytes(shape_), kPage))),
         board_(clear(memory_.get()), shape_, [](int) { return false; }) {}
 

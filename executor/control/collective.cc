@@ -19,7 +19,7 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 using kernels::KernelSetup;
 
-StatusOr<Rings*> rings_of(const BlockRunner& runner) {
+StatusOr<Rings*> rings_of_collective(const BlockRunner& runner) {
   if (Rings* const rings = runner.runtime().rings.get()) return rings;
   return Status(StatusCode::kInvalidArgument,
                 "the op exchanges values with other ranks, and this process is alone")
@@ -27,7 +27,7 @@ StatusOr<Rings*> rings_of(const BlockRunner& runner) {
 }
 
 StatusOr<CollectiveGroup*> ring_of(const BlockRunner& runner, int32_t number) {
-  MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of(runner));
+  MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_collective(runner));
   return rings->ring(number);
 }
 

@@ -78,7 +78,7 @@ Status hand_out(const ControlContext& ctx, const BranchGrad& grad, int32_t k, Sc
   return set_zeros_like(ctx.args.in_value(grad.inputs, k), to);
 }
 
-Status run_grad(ControlContext& ctx, const BranchGrad& grad, StepRuns& runs) {
+Status run_grad_conditional_block(ControlContext& ctx, const BranchGrad& grad, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, grad.scopes);
   if (scopes == nullptr) return ctx.args.error("Scope holds no scopes: the branch has not run");
   StepRuns::Step* step = nullptr;
@@ -117,8 +117,9 @@ StatusOr<Control> conditional_block_grad(const kernels::KernelSetup& setup, Bloc
         k < outer.size() && block.find_var(outer[k]) == nullptr &&
         llvm::any_of(block.ops(), [&](const Op& op) { return op.writes(outer[k]); }));
   }
-  return Control(
-      [grad](ControlContext& ctx) { return run_grad(ctx, *grad, StepRuns::of(ctx.scope, grad)); });
+  return Control([grad](ControlContext& ctx) {
+    return run_grad_conditional_block(ctx, *grad, StepRuns::of(ctx.scope, grad));
+  });
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ StatusOr<FileName> allowed_file(const KernelSetup& setup, const BlockRunner& run
   return FileName{root, std::string(name)};
 }
 
-StatusOr<io::ByteSource> open(const FileName& file) {
+StatusOr<io::ByteSource> open_files(const FileName& file) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::path_below(file.root, file.name));
   return io::ByteSource::open(path);
 }
@@ -179,7 +179,7 @@ StatusOr<Control> load(const KernelSetup& setup, BlockRunner& runner) {
     spec.dims.reset();  // those of the whole tensor are not known here
   }
   return Control([=, out = outputs[0].arg](ControlContext& ctx) -> Status {
-    const StatusOr<io::ByteSource> source = open(file);
+    const StatusOr<io::ByteSource> source = open_files(file);
     if (!source.ok()) return in_note(source.status());
     StatusOr<Value> value = seek < 0 ? io::load_param(*source, spec, options)
                                      : io::load_param_slice(*source, spec, seek, shape, options);
@@ -208,7 +208,7 @@ StatusOr<Control> load_combine(const KernelSetup& setup, BlockRunner& runner) {
     if (from_memory) {
       source.emplace(io::ByteSource::of_memory(bytes, "the attribute 'file_path'"));
     } else {
-      StatusOr<io::ByteSource> opened = open(file);
+      StatusOr<io::ByteSource> opened = open_files(file);
       if (!opened.ok()) return in_note(std::move(opened).status());
       source.emplace(*std::move(opened));
     }
@@ -249,7 +249,7 @@ StatusOr<Control> sparse_tensor_load(const KernelSetup& setup, BlockRunner& runn
   spec.kind = VarKind::kLodTensor;
   spec.dims.reset();  // those of the whole table are not known here
   return Control([=, out = outputs[0].arg](ControlContext& ctx) -> Status {
-    const StatusOr<io::ByteSource> source = open(file);
+    const StatusOr<io::ByteSource> source = open_files(file);
     if (!source.ok()) return in_note(source.status());
     const StatusOr<Value> value = io::load_param(*source, spec, {});
     if (!value.ok()) return in_note(value.status());

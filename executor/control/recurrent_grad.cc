@@ -166,7 +166,7 @@ Status fill_rest(const ControlContext& ctx, const RecurrenceGrad& g, Scope* firs
   return Ok();
 }
 
-Status run_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
+Status run_grad_recurrent_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
   const StepScopes* const scopes = scopes_in(ctx.args, g.scopes);
   if (scopes == nullptr) return ctx.args.error("step_scopes holds no scopes: no step has run");
   for (int32_t k = 0; k < g.input_grads.count; ++k) {
@@ -195,8 +195,9 @@ Status run_grad(ControlContext& ctx, const RecurrenceGrad& g, StepRuns& runs) {
 StatusOr<Control> make_recurrent_grad(const kernels::KernelSetup& setup, BlockRunner& runner) {
   MILLRACE_ASSIGN_OR_RETURN(const std::shared_ptr<RecurrenceGrad> grad,
                             describe_recurrence(setup, runner));
-  return Control(
-      [grad](ControlContext& ctx) { return run_grad(ctx, *grad, StepRuns::of(ctx.scope, grad)); });
+  return Control([grad](ControlContext& ctx) {
+    return run_grad_recurrent_grad(ctx, *grad, StepRuns::of(ctx.scope, grad));
+  });
 }
 
 }  // namespace millrace::executor

@@ -73,15 +73,15 @@ class AheadContext final : public ops::InferContext {
 };
 
 // -1 if it is no dense tensor of known dims.
-int64_t bytes_of(const VarMeta& meta) {
+int64_t bytes_of_step_work(const VarMeta& meta) {
   if (!meta.has_shape || meta.kind != VarKind::kLodTensor) return -1;
   const int64_t count = ops::dims_product(meta.dims);
   return count < 0 ? -1 : count * dtype_size(meta.dtype);
 }
 
 // Of the arguments of one kind; -1 if one is no dense tensor, or has no dims before the run.
-int64_t bytes_of(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots, bool outputs,
-                 const Metas& metas) {
+int64_t bytes_of_step_work(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots,
+                           bool outputs, const Metas& metas) {
   int64_t total = 0;
   for (const Slot& slot : slots) {
     const ops::SlotDef* const declared =
@@ -93,7 +93,7 @@ int64_t bytes_of(const Op& op, const ops::OpDef& def, llvm::ArrayRef<Slot> slots
       if (op.name_of(arg.name) == names::kEmpty) continue;
       const Var* const var = op.block().find_var_recursive(op.name_of(arg.name));
       if (var != nullptr && var->kind() != VarKind::kLodTensor) return -1;
-      const int64_t bytes = bytes_of(metas.of(arg.name));
+      const int64_t bytes = bytes_of_step_work(metas.of(arg.name));
       if (bytes < 0 && !optional) return -1;
       total += std::max<int64_t>(bytes, 0);
     }
@@ -145,8 +145,8 @@ std::vector<StepWork> estimate_work(llvm::ArrayRef<Step> steps, Value* const* ta
     metas.forget(*step.op);
     if (!told) continue;
     for (auto& [name, meta] : ctx.results) metas.set(name, std::move(meta));
-    const int64_t in = bytes_of(*step.op, *step.def, step.op->inputs(), false, metas);
-    const int64_t out = bytes_of(*step.op, *step.def, step.op->outputs(), true, metas);
+    const int64_t in = bytes_of_step_work(*step.op, *step.def, step.op->inputs(), false, metas);
+    const int64_t out = bytes_of_step_work(*step.op, *step.def, step.op->outputs(), true, metas);
     if (in >= 0 && out >= 0 && !runs_alone(step, kernels))
       result[s] = work_of(flops, in + out, threads);
   }

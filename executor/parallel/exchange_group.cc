@@ -17,7 +17,7 @@ namespace {
 
 // Large enough that claiming one costs nothing, small enough that its sum stays in the cache.
 constexpr int64_t kChunkBytes = int64_t{64} << 10U;
-constexpr size_t kCacheLine = 64;
+constexpr size_t kExchangeGroupCacheLine = 64;
 
 Status cancelled() {
   return {StatusCode::kDistributed, "cancelled: another device has failed"};
@@ -26,7 +26,7 @@ Status cancelled() {
 }  // namespace
 
 // Chunks that belong to one device until others run out of work.
-struct alignas(kCacheLine) ExchangeGroup::Share {
+struct alignas(kExchangeGroupCacheLine) ExchangeGroup::Share {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
 };
@@ -58,11 +58,13 @@ struct ExchangeGroup::Slot {
   int64_t chunk = 1;  ///< elements
   int64_t chunks = 0;
 
-  alignas(kCacheLine) std::atomic<int64_t> come{0};    ///< begins of all rounds
-  alignas(kCacheLine) std::atomic<int64_t> ready{0};   ///< round whose parts are all there
-  alignas(kCacheLine) std::atomic<int64_t> done{0};    ///< chunks of this round
-  alignas(kCacheLine) std::atomic<int64_t> summed{0};  ///< round that all processes have summed
-  std::atomic<int64_t> copied{0};                      ///< devices that have copied that sum
+  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> come{0};  ///< begins of all rounds
+  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> ready{
+      0};  ///< round whose parts are all there
+  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> done{0};  ///< chunks of this round
+  alignas(kExchangeGroupCacheLine) std::atomic<int64_t> summed{
+      0};                          ///< round that all processes have summed
+  std::atomic<int64_t> copied{0};  ///< devices that have copied that sum
 
   [[nodiscard]] int64_t round(int device) const {
     return rounds[static_cast<size_t>(device)].load(std::memory_order_relaxed);

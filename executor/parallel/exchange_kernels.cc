@@ -39,7 +39,7 @@ struct Exchange {
   [[nodiscard]] bool is_rows() const { return spec.kind == ExchangeKind::kGatherRows; }
 };
 
-StatusOr<DeviceInGroup*> group_of(const KernelContext& ctx) {
+StatusOr<DeviceInGroup*> group_of_exchange_kernels(const KernelContext& ctx) {
   auto& self = ctx.device().library<DeviceInGroup>();
   if (self.group == nullptr)
     return ctx.error("the op exchanges values with other devices, and this device stands alone");
@@ -47,7 +47,7 @@ StatusOr<DeviceInGroup*> group_of(const KernelContext& ctx) {
 }
 
 Status begin(const KernelContext& ctx, const Exchange& exchange) {
-  MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
   if (exchange.is_rows()) {
     const auto* const rows = ctx.in_value(exchange.x, 0).get_if<SelectedRows>();
     if (rows == nullptr)
@@ -85,7 +85,7 @@ StatusOr<Kernel> exchange_end(const KernelSetup& op) {
   const Exchange exchange(op);
   exchange.accept_layouts(op);
   return Kernel([exchange, out](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
     if (!exchange.is_rows()) return self->group->end(self->device, exchange.number);
     return self->group->end_rows(self->device, exchange.number,
                                  ctx.out_value(out, 0).as<SelectedRows>());
@@ -96,7 +96,7 @@ StatusOr<Kernel> shared_updates_end(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   for (int32_t k = 0; k < x.count; ++k) op.accept_layout(ArgIndex{x.begin + k});
   return Kernel([](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of(ctx));
+    MILLRACE_ASSIGN_OR_RETURN(DeviceInGroup* const self, group_of_exchange_kernels(ctx));
     return self->updates->finish(self->device);
   });
 }

@@ -12,7 +12,7 @@ Dims row_dims(const Tensor& tensor) {
   return tensor.rank() == 0 ? Dims() : Dims(tensor.dims().begin() + 1, tensor.dims().end());
 }
 
-Status check_alike(const std::string& name, const Tensor& a, const Tensor& b) {
+Status check_alike_merge_fetches(const std::string& name, const Tensor& a, const Tensor& b) {
   if (a.dtype() == b.dtype() && a.rank() == b.rank() && row_dims(a) == row_dims(b) &&
       a.lod().size() == b.lod().size())
     return Ok();
@@ -41,7 +41,7 @@ Status merge_tensors(const std::string& name, llvm::ArrayRef<const Tensor*> part
   int64_t rows = 0;
   std::vector<LodLevel> levels(first.lod().size(), LodLevel{0});
   for (const Tensor* const part : parts) {
-    MILLRACE_RETURN_IF_ERROR(check_alike(name, first, *part));
+    MILLRACE_RETURN_IF_ERROR(check_alike_merge_fetches(name, first, *part));
     rows += part->rank() == 0 ? 1 : part->dim(0);
     append_lod(levels, part->lod());
   }

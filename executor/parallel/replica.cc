@@ -11,7 +11,7 @@ namespace {
 
 namespace role = transpiler::role;
 
-bool is_exchange(const Op& op) {
+bool is_exchange_replica(const Op& op) {
   return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
          op.type() == "shared_updates_end";
 }
@@ -65,10 +65,10 @@ void Replica::find_phases() {
     const bool known = bits != role::kUnspecified;
     if (known && (bits & role::kLrSched) != 0) {
       schedule_.set(i);
-    } else if (is_exchange(op) || (known && (bits & role::kOptimize) != 0) ||
+    } else if (is_exchange_replica(op) || (known && (bits & role::kOptimize) != 0) ||
                transpiler::is_server_op(op)) {
       update_.set(i);
-      if (is_exchange(op) || first_update_ < i) continue;
+      if (is_exchange_replica(op) || first_update_ < i) continue;
       first_update_ = i;
       shares_first_update_ = op.has_attr("shared_update");
     }

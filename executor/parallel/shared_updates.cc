@@ -15,7 +15,7 @@
 namespace millrace::executor {
 namespace {
 
-constexpr size_t kCacheLine = 64;
+constexpr size_t kSharedUpdatesCacheLine = 64;
 // Claimed at once.
 constexpr int64_t kChunkBytes = int64_t{64} << 10U;
 // Summed, updated and written at once: with the states it stays in the first cache.
@@ -24,7 +24,7 @@ constexpr int64_t kBlockBytes = int64_t{4} << 10U;
 }  // namespace
 
 // Chunks that belong to one device until others run out of work.
-struct alignas(kCacheLine) SharedUpdates::Share {
+struct alignas(kSharedUpdatesCacheLine) SharedUpdates::Share {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
 };
@@ -55,9 +55,9 @@ struct SharedUpdates::Slot {
   int64_t work = 0;    ///< chunks that all devices together have to do
   bool apart = false;  ///< every device makes the whole update
 
-  alignas(kCacheLine) std::atomic<int64_t> come{0};   ///< devices of all rounds
-  alignas(kCacheLine) std::atomic<int64_t> ready{0};  ///< round that all have come to
-  alignas(kCacheLine) std::atomic<int64_t> done{0};   ///< chunks of this round
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> come{0};   ///< devices of all rounds
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> ready{0};  ///< round that all have come to
+  alignas(kSharedUpdatesCacheLine) std::atomic<int64_t> done{0};   ///< chunks of this round
 
   [[nodiscard]] bool is_done() const { return done.load(std::memory_order_seq_cst) >= work; }
 };
@@ -207,7 +207,7 @@ void SharedUpdates::update_chunk(const Slot& slot, size_t device, int64_t chunk,
                                  kernels::UpdateGroup::Update update) {
   const int64_t size = dtype_size(slot.dtype);
   const int64_t end = std::min((chunk + 1) * slot.chunk, slot.elements);
-  alignas(kCacheLine) std::array<std::byte, kBlockBytes> sum;
+  alignas(kSharedUpdatesCacheLine) std::array<std::byte, kBlockBytes> sum;
   std::byte* const result = sum.data();
   llvm::SmallVector<const std::byte*, 8> parts(slot.grads.size());
   for (int64_t begin = chunk * slot.chunk; begin < end;) {

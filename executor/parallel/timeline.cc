@@ -19,7 +19,7 @@ struct Event {
 };
 
 // Devices meet in it.
-bool is_exchange(const Op& op) {
+bool is_exchange_timeline(const Op& op) {
   return op.type().startswith("exchange_") || op.type() == "shared_updates_end" ||
          op.has_attr("shared_update");
 }
@@ -80,7 +80,7 @@ std::string Timeline::chrome_json() const {
       const Location place = event.op->location();
       out.begin_object();
       out.member("name", std::string_view(event.op->type())).member("ph", "X").member("pid", 1);
-      out.member("cat", is_exchange(*event.op) ? "exchange" : "op").member("tid", tid);
+      out.member("cat", is_exchange_timeline(*event.op) ? "exchange" : "op").member("tid", tid);
       out.member("ts", static_cast<double>(event.start_ns) / 1e3);
       out.member("dur", static_cast<double>(event.end_ns - event.start_ns) / 1e3);
       out.key("args").begin_object();
@@ -98,7 +98,7 @@ Timeline::Load Timeline::load(int device) const {
     if (event.depth > 0) continue;
     const double ms = static_cast<double>(event.end_ns - event.start_ns) / 1e6;
     load.total_ms += ms;
-    if (is_exchange(*event.op)) load.exchange_ms += ms;
+    if (is_exchange_timeline(*event.op)) load.exchange_ms += ms;
   }
   return load;
 }

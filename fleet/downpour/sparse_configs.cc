@@ -21,17 +21,18 @@ struct AccessorKind {
   std::string_view name;
   Updates updates;
 };
-constexpr AccessorKind kAccessors[] = {{"DownpourFeatureValueAccessor", Updates::kOneRule},
-                                       {"DownpourCtrAccessor", Updates::kOneRule},
-                                       {"DownpourCtrDoubleAccessor", Updates::kOneRule},
-                                       {"DownpourSparseValueAccessor", Updates::kValue},
-                                       {"DownpourUnitAccessor", Updates::kTwoRules},
-                                       {"DownpourDoubleUnitAccessor", Updates::kTwoRules},
-                                       {"DownpourCtrDymfAccessor", Updates::kTwoRules}};
+constexpr AccessorKind kSparseConfigsAccessors[] = {
+    {"DownpourFeatureValueAccessor", Updates::kOneRule},
+    {"DownpourCtrAccessor", Updates::kOneRule},
+    {"DownpourCtrDoubleAccessor", Updates::kOneRule},
+    {"DownpourSparseValueAccessor", Updates::kValue},
+    {"DownpourUnitAccessor", Updates::kTwoRules},
+    {"DownpourDoubleUnitAccessor", Updates::kTwoRules},
+    {"DownpourCtrDymfAccessor", Updates::kTwoRules}};
 
 StatusOr<const AccessorKind*> find_accessor(const std::string& name) {
   std::string known;
-  for (const AccessorKind& kind : kAccessors) {
+  for (const AccessorKind& kind : kSparseConfigsAccessors) {
     if (kind.name == name) return &kind;
     known += (known.empty() ? "" : ", ") + std::string(kind.name);
   }
@@ -39,16 +40,17 @@ StatusOr<const AccessorKind*> find_accessor(const std::string& name) {
                          name);
 }
 
-constexpr std::pair<std::string_view, SparseRule> kRules[] = {{"naive", SparseRule::kNaive},
-                                                              {"adagrad", SparseRule::kAdagrad},
-                                                              {"std_adagrad", SparseRule::kAdagrad},
-                                                              {"adam", SparseRule::kAdam}};
+constexpr std::pair<std::string_view, SparseRule> kSparseConfigsRules[] = {
+    {"naive", SparseRule::kNaive},
+    {"adagrad", SparseRule::kAdagrad},
+    {"std_adagrad", SparseRule::kAdagrad},
+    {"adam", SparseRule::kAdam}};
 
-Status set_rule(ConfigReader& read, const std::string& prefix, const char* usual,
-                desc::SparseCommonSGDRuleParameter& out) {
+Status set_rule_sparse_configs(ConfigReader& read, const std::string& prefix, const char* usual,
+                               desc::SparseCommonSGDRuleParameter& out) {
   const std::string key = prefix + "sparse_optimizer";
   const std::string name = read.text(key, usual);
-  for (const auto& [known, rule] : kRules) {
+  for (const auto& [known, rule] : kSparseConfigsRules) {
     if (name != known) continue;
     out.set_name(name);
     return set_rule_settings(read, prefix, rule, kWhat, out);
@@ -65,14 +67,15 @@ Status set_row_rule(ConfigReader& read, desc::SparseSGDRuleParameter& out) {
   return set_weight_bounds(read, "sparse_weight_bounds", kWhat, out);
 }
 
-Status set_accessor(ConfigReader& read, const AccessorKind& kind,
-                    desc::TableAccessorParameter& out) {
+Status set_accessor_sparse_configs(ConfigReader& read, const AccessorKind& kind,
+                                   desc::TableAccessorParameter& out) {
   out.set_accessor_class(std::string(kind.name));
   out.set_embedx_dim(read.count("sparse_embedx_dim", 8));
   const bool plain = kind.updates == Updates::kValue;
   out.set_fea_dim(out.embedx_dim() + (plain ? 0 : 3));
   if (plain) {
-    MILLRACE_RETURN_IF_ERROR(set_rule(read, "", "adam", *out.mutable_sparse_commonsgd_param()));
+    MILLRACE_RETURN_IF_ERROR(
+        set_rule_sparse_configs(read, "", "adam", *out.mutable_sparse_commonsgd_param()));
   } else {
     out.set_embedx_threshold(read.count("sparse_embedx_threshold", 10));
     set_statistics(read, *out.mutable_downpour_accessor_param());
@@ -83,8 +86,10 @@ Status set_accessor(ConfigReader& read, const AccessorKind& kind,
         static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
   }
   if (kind.updates == Updates::kTwoRules) {
-    MILLRACE_RETURN_IF_ERROR(set_rule(read, "embed_", "adagrad", *out.mutable_embed_sgd_param()));
-    MILLRACE_RETURN_IF_ERROR(set_rule(read, "embedx_", "adagrad", *out.mutable_embedx_sgd_param()));
+    MILLRACE_RETURN_IF_ERROR(
+        set_rule_sparse_configs(read, "embed_", "adagrad", *out.mutable_embed_sgd_param()));
+    MILLRACE_RETURN_IF_ERROR(
+        set_rule_sparse_configs(read, "embedx_", "adagrad", *out.mutable_embedx_sgd_param()));
   }
   set_converters(read, "(scripts/xbox_compressor_mf.py | bin/xbox_pb_converter)",
                  "(bin/xbox_pb_deconverter | scripts/xbox_decompressor_mf.awk)", out);
@@ -108,7 +113,7 @@ Status set_sparse_configs(const ConfigDict& configs, desc::TableParameter& out) 
   MILLRACE_ASSIGN_OR_RETURN(
       const AccessorKind* const kind,
       find_accessor(read.text("sparse_accessor_class", "DownpourCtrAccessor")));
-  MILLRACE_RETURN_IF_ERROR(set_accessor(read, *kind, *out.mutable_accessor()));
+  MILLRACE_RETURN_IF_ERROR(set_accessor_sparse_configs(read, *kind, *out.mutable_accessor()));
   return read.status();
 }
 

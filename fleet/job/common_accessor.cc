@@ -69,8 +69,8 @@ Rule summary() {
           {"summary_decay_rate"}};
 }
 
-StatusOr<Rule> rule_of(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
-                       const TableFacts& table) {
+StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, const JobSpec& job,
+                                       const TableFacts& table) {
   if (mode == ps::CommMode::kGeo) return geo_sum();
   if (table.is_data_norm) return summary();
   if (optimizer.type() == "adam" && job.strategy.adam_d2sum() && !table.is_sparse)
@@ -165,7 +165,7 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   const Op* const op = find_optimizer(main.root(), table.param);
   if (op == nullptr) return InvalidProgram("no optimizer updates '{}'", table.param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
-  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of(*op, mode, job, table));
+  MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of_common_accessor(*op, mode, job, table));
   const int64_t width =
       table.is_sparse ? table.width
                       : server_share(table.size, static_cast<int>(job.servers.size()), role.index);

@@ -142,7 +142,7 @@ class Describer {
   std::vector<std::string>& remarks_;
 };
 
-void set_service(desc::ServerServiceParameter& out) {
+void set_service_ps_desc(desc::ServerServiceParameter& out) {
   out.set_server_class("BrpcPsServer");
   out.set_client_class("BrpcPsClient");
   out.set_service_class("BrpcPsService");
@@ -169,7 +169,7 @@ StatusOr<std::string> describe_tables(const Program& main, const Program& startu
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
   Describer describer(main, startup, plan, job, role, mode, remarks);
   MILLRACE_ASSIGN_OR_RETURN(desc::DownpourServerParameter server, describer.tables());
-  set_service(*server.mutable_service_param());
+  set_service_ps_desc(*server.mutable_service_param());
   desc::PSParameter out;
   if (!role.is_server) {
     *out.mutable_worker_param()->mutable_downpour_worker_param()->mutable_downpour_table_param() =

@@ -14,7 +14,8 @@ namespace {
 namespace desc = fleet_desc;
 
 // A part of "uniform_random&0&-0.01&0.01", from the end where the index is negative.
-StatusOr<double> number_in(const std::string& text, int index, const std::string& param) {
+StatusOr<double> number_in_sparse_accessor(const std::string& text, int index,
+                                           const std::string& param) {
   llvm::SmallVector<llvm::StringRef, 4> parts;
   llvm::StringRef(text).split(parts, '&');
   const int at = index < 0 ? static_cast<int>(parts.size()) + index : index;
@@ -75,13 +76,14 @@ void complete_statistics(bool zero_width, desc::CtrAccessorParameter& out) {
 Status complete_adam(const CommonAccessor& common, const TableFacts& table,
                      desc::SparseAdamSGDParameter& out, std::vector<std::string>& remarks) {
   if (!out.has_learning_rate()) {
-    MILLRACE_ASSIGN_OR_RETURN(const double rate,
-                              number_in(common.initializers.back(), 1, table.param));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const double rate, number_in_sparse_accessor(common.initializers.back(), 1, table.param));
     out.set_learning_rate(rate);
   }
   if (!out.has_initial_range()) {
-    MILLRACE_ASSIGN_OR_RETURN(const double range,
-                              number_in(common.initializers.front(), -1, table.param));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const double range,
+        number_in_sparse_accessor(common.initializers.front(), -1, table.param));
     out.set_initial_range(range);
   }
   const bool from_op = common.name == "adam";
@@ -91,7 +93,7 @@ Status complete_adam(const CommonAccessor& common, const TableFacts& table,
                         "' has the usual decays; those of its settings count for nothing");
     }
     if (was_set || !from_op) return usual;
-    return number_in(common.attrs[attr], 1, table.param);
+    return number_in_sparse_accessor(common.attrs[attr], 1, table.param);
   };
   MILLRACE_ASSIGN_OR_RETURN(const double beta1, decay(0, out.has_beta1_decay_rate(), 0.9));
   MILLRACE_ASSIGN_OR_RETURN(const double beta2, decay(1, out.has_beta2_decay_rate(), 0.999));

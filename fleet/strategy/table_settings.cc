@@ -23,12 +23,13 @@ struct AccessorName {
   const char* name;
   bool one_rule;
 };
-constexpr AccessorName kAccessors[] = {{"DownpourSparseValueAccessor", "CtrCommonAccessor", false},
-                                       {"DownpourCtrAccessor", "CtrCommonAccessor", true},
-                                       {"DownpourCtrDoubleAccessor", "CtrDoubleAccessor", true},
-                                       {"DownpourUnitAccessor", "CtrCommonAccessor", false},
-                                       {"DownpourDoubleUnitAccessor", "CtrDoubleAccessor", false},
-                                       {"DownpourCtrDymfAccessor", "CtrDymfAccessor", false}};
+constexpr AccessorName kTableSettingsAccessors[] = {
+    {"DownpourSparseValueAccessor", "CtrCommonAccessor", false},
+    {"DownpourCtrAccessor", "CtrCommonAccessor", true},
+    {"DownpourCtrDoubleAccessor", "CtrDoubleAccessor", true},
+    {"DownpourUnitAccessor", "CtrCommonAccessor", false},
+    {"DownpourDoubleUnitAccessor", "CtrDoubleAccessor", false},
+    {"DownpourCtrDymfAccessor", "CtrDymfAccessor", false}};
 
 constexpr const char* kTableClasses[][2] = {{"DownpourSparseTable", "MemorySparseTable"},
                                             {"DownpourSparseSSDTable", "SSDSparseTable"}};
@@ -39,12 +40,13 @@ struct RuleName {
   const char* name;
   SparseRule kind;
 };
-constexpr RuleName kRules[] = {{"naive", "SparseNaiveSGDRule", SparseRule::kNaive},
-                               {"adagrad", "SparseAdaGradSGDRule", SparseRule::kAdagrad},
-                               {"adagrad_v2", "SparseAdaGradV2SGDRule", SparseRule::kAdagrad},
-                               {"std_adagrad", "StdAdaGradSGDRule", SparseRule::kAdagrad},
-                               {"adam", "SparseAdamSGDRule", SparseRule::kAdam},
-                               {"shared_adam", "SparseSharedAdamSGDRule", SparseRule::kAdam}};
+constexpr RuleName kTableSettingsRules[] = {
+    {"naive", "SparseNaiveSGDRule", SparseRule::kNaive},
+    {"adagrad", "SparseAdaGradSGDRule", SparseRule::kAdagrad},
+    {"adagrad_v2", "SparseAdaGradV2SGDRule", SparseRule::kAdagrad},
+    {"std_adagrad", "StdAdaGradSGDRule", SparseRule::kAdagrad},
+    {"adam", "SparseAdamSGDRule", SparseRule::kAdam},
+    {"shared_adam", "SparseSharedAdamSGDRule", SparseRule::kAdam}};
 
 template <typename Row, size_t n>
 std::string names_of(const Row (&rows)[n]) {
@@ -62,11 +64,11 @@ StatusOr<const Row*> find_row(const Row (&rows)[n], const std::string& key, cons
   return InvalidArgument("{}.{}: expected one of {}, found '{}'", what, key, names_of(rows), name);
 }
 
-Status set_rule(ConfigReader& read, const std::string& prefix, const std::string& what,
-                desc::SparseCommonSGDRuleParameter& out) {
+Status set_rule_table_settings(ConfigReader& read, const std::string& prefix,
+                               const std::string& what, desc::SparseCommonSGDRuleParameter& out) {
   const std::string key = prefix + "sparse_optimizer";
   MILLRACE_ASSIGN_OR_RETURN(const RuleName* const rule,
-                            find_row(kRules, key, read.text(key, "adagrad"), what));
+                            find_row(kTableSettingsRules, key, read.text(key, "adagrad"), what));
   out.set_name(rule->name);
   return set_rule_settings(read, prefix, rule->kind, what, out);
 }
@@ -82,8 +84,8 @@ void set_ctr_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParamete
     out.add_save_filter_slots(static_cast<float>(slot));
 }
 
-Status set_accessor(ConfigReader& read, const AccessorName& accessor, bool use_cvm,
-                    const std::string& what, desc::TableAccessorParameter& out) {
+Status set_accessor_table_settings(ConfigReader& read, const AccessorName& accessor, bool use_cvm,
+                                   const std::string& what, desc::TableAccessorParameter& out) {
   out.set_accessor_class(use_cvm ? accessor.name : "SparseAccessor");
   out.set_embedx_dim(read.count("sparse_embedx_dim", 8));
   out.set_fea_dim(out.embedx_dim() + 3);
@@ -91,10 +93,10 @@ Status set_accessor(ConfigReader& read, const AccessorName& accessor, bool use_c
   set_ctr_statistics(read, accessor.key == "DownpourUnitAccessor",
                      *out.mutable_ctr_accessor_param());
   set_converters(read, "", "", out);
-  MILLRACE_RETURN_IF_ERROR(
-      set_rule(read, accessor.one_rule ? "" : "embed_", what, *out.mutable_embed_sgd_param()));
-  MILLRACE_RETURN_IF_ERROR(
-      set_rule(read, accessor.one_rule ? "" : "embedx_", what, *out.mutable_embedx_sgd_param()));
+  MILLRACE_RETURN_IF_ERROR(set_rule_table_settings(read, accessor.one_rule ? "" : "embed_", what,
+                                                   *out.mutable_embed_sgd_param()));
+  MILLRACE_RETURN_IF_ERROR(set_rule_table_settings(read, accessor.one_rule ? "" : "embedx_", what,
+                                                   *out.mutable_embedx_sgd_param()));
   out.mutable_graph_sgd_param()->set_feature_learning_rate(
       static_cast<float>(read.number("feature_learning_rate", 0.05)));
   out.mutable_graph_sgd_param()->set_nodeid_slot(read.count("nodeid_slot", 9008));
@@ -124,9 +126,10 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
   set_storage(read, out);
   MILLRACE_ASSIGN_OR_RETURN(
       const AccessorName* const accessor,
-      find_row(kAccessors, "sparse_accessor_class",
+      find_row(kTableSettingsAccessors, "sparse_accessor_class",
                read.text("sparse_accessor_class", "DownpourCtrAccessor"), what));
-  MILLRACE_RETURN_IF_ERROR(set_accessor(read, *accessor, use_cvm, what, *out.mutable_accessor()));
+  MILLRACE_RETURN_IF_ERROR(
+      set_accessor_table_settings(read, *accessor, use_cvm, what, *out.mutable_accessor()));
   return read.status();
 }
 

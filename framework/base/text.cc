@@ -67,7 +67,7 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   out.reserve(text.size() + 2);
   for (size_t i = 0; i < text.size();) {

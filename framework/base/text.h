@@ -12,7 +12,7 @@ std::string printable(std::string_view text);
 
 /// Double-quoted form with \" \\ \n \t and \xHH escapes that unquote() reads back to the same
 /// bytes.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 /// Edit distance (insert, delete, replace, swap of neighbours) of two words.
 size_t edit_distance(std::string_view a, std::string_view b);

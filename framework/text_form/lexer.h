@@ -66,7 +66,7 @@ class Lexer {
   size_t position_ = 0;
 };
 
-/// Undoes quoted(); nullopt for an escape that does not exist.
+/// Undoes in_quotes(); nullopt for an escape that does not exist.
 std::optional<std::string> unquote(llvm::StringRef text);
 /// Bytes of a run of hex digits; nullopt if it is none.
 std::optional<std::string> bytes_of_hex(llvm::StringRef hex);

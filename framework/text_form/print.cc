@@ -32,14 +32,14 @@ void append_name(std::string& out, llvm::StringRef name) {
   if (is_plain_name(name)) {
     out.append(name.data(), name.size());
   } else {
-    out += quoted({name.data(), name.size()});
+    out += in_quotes({name.data(), name.size()});
   }
 }
 
 // A name where a keyword could stand, too.
 void append_free_name(std::string& out, llvm::StringRef name) {
   if (is_keyword(name)) {
-    out += quoted({name.data(), name.size()});
+    out += in_quotes({name.data(), name.size()});
   } else {
     append_name(out, name);
   }

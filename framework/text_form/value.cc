@@ -97,7 +97,7 @@ void append_list_value(std::string& out, const AttrValue& value) {
       return append_list(out, kind, value.float64s(), [&](double v) { append_float64(out, v); });
     case AttrKind::kStrings:
       return append_list(out, kind, value.strings(),
-                         [&](const std::string& v) { out += quoted(v); });
+                         [&](const std::string& v) { out += in_quotes(v); });
     case AttrKind::kVars:
       return append_list(out, kind, value.strings(),
                          [&](const std::string& v) { out += '%' + print_name(v); });
@@ -131,7 +131,7 @@ void append_value(std::string& out, const AttrValue& value) {
     case AttrKind::kFloat64:
       return text_form::append_float64(out, value.float64());
     case AttrKind::kString:
-      out += quoted({value.string().data(), value.string().size()});
+      out += in_quotes({value.string().data(), value.string().size()});
       return;
     case AttrKind::kVar:
       out += '%' + print_name(value.string());

@@ -25,7 +25,7 @@ Status copy_value(const Value& from, Value& to) {
   return copy.value.copy_from(rows->value);
 }
 
-Tensor* tensor_of(Value& value) {
+Tensor* tensor_of_async_save(Value& value) {
   auto* const rows = value.get_if<SelectedRows>();
   return rows == nullptr ? value.get_if<Tensor>() : &rows->value;
 }
@@ -154,7 +154,7 @@ void AsyncSaver::before_change(const Value* value) {
 // The memory of one tensor becomes that of the next.
 Status AsyncSaver::make_copies_plain() {
   for (auto& [name, value] : values_) {
-    Tensor* const copy = tensor_of(value);
+    Tensor* const copy = tensor_of_async_save(value);
     if (copy == nullptr || copy->layout() == nullptr) continue;
     MILLRACE_RETURN_IF_ERROR(copy_plain(*copy, spare_));
     copy->swap(spare_);

@@ -20,7 +20,7 @@ Status missing_ranks(const std::vector<int32_t>& missing, int32_t rank,
 }
 
 constexpr int32_t kEverybody = -1;
-constexpr const char* kEnding = ".gather";
+constexpr const char* kGatherEnding = ".gather";
 
 class FolderGather final : public Gather {
  public:
@@ -88,7 +88,7 @@ class FolderGather final : public Gather {
     const std::string own = fmt::format(".{}", rank_);
     for (const std::string& name : names) {
       llvm::StringRef rest(name);
-      if (!rest.consume_back(kEnding)) continue;
+      if (!rest.consume_back(kGatherEnding)) continue;
       rest = rest.rsplit('.').first;  // without the reader
       if (rest.endswith(own) && !rest.startswith(job_ + "."))
         MILLRACE_RETURN_IF_ERROR(calls_->remove(folder_ + "/" + name));
@@ -99,7 +99,7 @@ class FolderGather final : public Gather {
   // "<job>.<round>.<rank>.<reader>.gather"
   [[nodiscard]] std::string file_of(int64_t round, int32_t rank, int32_t reader) const {
     const std::string who = reader == kEverybody ? "all" : std::to_string(reader);
-    return fmt::format("{}/{}.{}.{}.{}{}", folder_, job_, round, rank, who, kEnding);
+    return fmt::format("{}/{}.{}.{}.{}{}", folder_, job_, round, rank, who, kGatherEnding);
   }
 
   Status publish(const std::string& path, const std::string& text) {

@@ -39,8 +39,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
   bool key(std::string& name) override {
     if (!open_.back().names.insert(name).second) {
-      return fail(
-          InvalidData("expected one member {} in an object, found two", millrace::quoted(name)));
+      return fail(InvalidData("expected one member {} in an object, found two", in_quotes(name)));
     }
     key_ = std::move(name);
     return true;

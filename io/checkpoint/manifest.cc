@@ -165,21 +165,21 @@ Status check_entry_name(std::string_view name) {
   if (name.size() > kMaxBytes)
     return InvalidData("a name of {} bytes, above {}", name.size(), kMaxBytes);
   if (name.find('\0') != std::string_view::npos)
-    return InvalidData("the name {} holds a NUL byte", quoted(name));
+    return InvalidData("the name {} holds a NUL byte", in_quotes(name));
   std::string wide;
   std::ranges::copy_if(name, std::back_inserter(wide),
                        [](char c) { return static_cast<uint8_t>(c) >= 0x80; });
-  if (printable(wide) != wide) return InvalidData("the name {} is no valid UTF-8", quoted(name));
+  if (printable(wide) != wide) return InvalidData("the name {} is no valid UTF-8", in_quotes(name));
   return Ok();
 }
 
 Status check_file_name(std::string_view name) {
   MILLRACE_RETURN_IF_ERROR(check_entry_name(name));
   if (name.front() == '.' || name.find('/') != std::string_view::npos || name.size() > 255)
-    return InvalidData("{} is no name of a file in the folder of the manifest", quoted(name));
+    return InvalidData("{} is no name of a file in the folder of the manifest", in_quotes(name));
   if (!name.ends_with(".safetensors"))
     return InvalidData("expected names of data files that end in .safetensors, found {}",
-                       quoted(name));
+                       in_quotes(name));
   return Ok();
 }
 

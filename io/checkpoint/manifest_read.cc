@@ -14,12 +14,12 @@
 namespace millrace::io {
 namespace {
 
-constexpr size_t kMaxRank = 16;
+constexpr size_t kManifestReadMaxRank = 16;
 constexpr int64_t kMaxRanks = int64_t{1} << 30U;
 constexpr size_t kMaxUserBytes = size_t{1} << 20U;
 constexpr int64_t kMaxBlockBytes = int64_t{1} << 30U;
 
-Status missing(const char* name, const char* what, const JsonValue* found) {
+Status missing_manifest_read(const char* name, const char* what, const JsonValue* found) {
   return InvalidData("member '{}': expected {}, found {}", name, what,
                      found == nullptr ? "none" : found->kind());
 }
@@ -27,35 +27,35 @@ Status missing(const char* name, const char* what, const JsonValue* found) {
 StatusOr<int64_t> count(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto number = value == nullptr ? std::nullopt : value->count();
-  if (!number) return missing(name, "a whole number not below 0", value);
+  if (!number) return missing_manifest_read(name, "a whole number not below 0", value);
   return *number;
 }
 
-StatusOr<std::string> text(const JsonValue& object, const char* name) {
+StatusOr<std::string> text_manifest_read(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto* const string = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (string == nullptr) return missing(name, "a string", value);
+  if (string == nullptr) return missing_manifest_read(name, "a string", value);
   return *string;
 }
 
-StatusOr<const JsonItems*> list(const JsonValue& object, const char* name) {
+StatusOr<const JsonItems*> list_manifest_read(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto* const items = value == nullptr ? nullptr : value->get_if<JsonItems>();
-  if (items == nullptr) return missing(name, "a list", value);
+  if (items == nullptr) return missing_manifest_read(name, "a list", value);
   return items;
 }
 
 StatusOr<Dims> numbers(const JsonValue& object, const char* name) {
   const JsonValue* const value = object.find(name);
   const auto found = value == nullptr ? std::nullopt : value->counts();
-  if (!found || found->size() > kMaxRank)
-    return missing(name, "a list of at most 16 whole numbers not below 0", value);
+  if (!found || found->size() > kManifestReadMaxRank)
+    return missing_manifest_read(name, "a list of at most 16 whole numbers not below 0", value);
   return Dims(found->begin(), found->end());
 }
 
 StatusOr<Checksum> checksum(const std::string& digits) {
   const auto parsed = Checksum::parse(digits);
-  if (!parsed) return InvalidData("expected a checksum of 32 digits, found {}", quoted(digits));
+  if (!parsed) return InvalidData("expected a checksum of 32 digits, found {}", in_quotes(digits));
   return *parsed;
 }
 
@@ -65,7 +65,7 @@ Status of_tensor(Status status, const std::string& name) {
   return std::move(status).at(std::move(location));
 }
 
-class Reader {
+class ManifestReadReader {
  public:
   StatusOr<Manifest> read(const JsonValue& root);
 
@@ -94,13 +94,13 @@ class Reader {
   std::vector<Range> ranges_;
 };
 
-Status Reader::read_head(const JsonValue& root) {
+Status ManifestReadReader::read_head(const JsonValue& root) {
   const JsonValue* const schema = root.find("schema");
-  if (schema == nullptr) return missing("schema", "an object", schema);
-  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text(*schema, "name"));
+  if (schema == nullptr) return missing_manifest_read("schema", "an object", schema);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string name, text_manifest_read(*schema, "name"));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t version, count(*schema, "version"));
   if (name != kManifestSchema)
-    return InvalidData("expected schema {}, found {}", kManifestSchema, quoted(name));
+    return InvalidData("expected schema {}, found {}", kManifestSchema, in_quotes(name));
   if (version != kManifestVersion)
     return Unimplemented("manifest of version {}: this build reads {}", version, kManifestVersion);
   MILLRACE_ASSIGN_OR_RETURN(manifest_.step, count(root, "step"));
@@ -115,14 +115,14 @@ Status Reader::read_head(const JsonValue& root) {
   return Ok();
 }
 
-Status Reader::read_user(const JsonValue& root) {
+Status ManifestReadReader::read_user(const JsonValue& root) {
   const JsonValue* const user = root.find("user");
   const auto* const members = user == nullptr ? nullptr : user->get_if<JsonMembers>();
-  if (members == nullptr) return missing("user", "an object", user);
+  if (members == nullptr) return missing_manifest_read("user", "an object", user);
   size_t bytes = 0;
   for (const auto& [name, value] : *members) {
     const auto* const string = value.get_if<std::string>();
-    if (string == nullptr) return missing(name.c_str(), "a string", &value);
+    if (string == nullptr) return missing_manifest_read(name.c_str(), "a string", &value);
     bytes += name.size() + string->size();
     if (bytes > kMaxUserBytes)
       return InvalidData("member 'user': more than {} bytes", kMaxUserBytes);
@@ -131,24 +131,25 @@ Status Reader::read_user(const JsonValue& root) {
   return Ok();
 }
 
-Status Reader::read_files(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "files"));
+Status ManifestReadReader::read_files(const JsonValue& root) {
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "files"));
   for (const JsonValue& item : *items) {
     StoredFile file;
-    MILLRACE_ASSIGN_OR_RETURN(file.name, text(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(file.name, text_manifest_read(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_file_name(file.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t size, count(item, "size"));
     file.size = static_cast<uint64_t>(size);
-    MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text(item, "xxh3_128"));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string digits, text_manifest_read(item, "xxh3_128"));
     MILLRACE_ASSIGN_OR_RETURN(file.checksum, checksum(digits));
     if (!manifest_.files.empty() && manifest_.files.back().name >= file.name)
-      return InvalidData("member 'files': expected names in order, found {}", quoted(file.name));
+      return InvalidData("member 'files': expected names in order, found {}", in_quotes(file.name));
     manifest_.files.push_back(std::move(file));
   }
   return Ok();
 }
 
-StatusOr<StoredBytes> Reader::read_bytes(const JsonValue& object, const std::string& owner) {
+StatusOr<StoredBytes> ManifestReadReader::read_bytes(const JsonValue& object,
+                                                     const std::string& owner) {
   StoredBytes bytes;
   MILLRACE_ASSIGN_OR_RETURN(const int64_t file, count(object, "file"));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t begin, count(object, "begin"));
@@ -163,14 +164,14 @@ StatusOr<StoredBytes> Reader::read_bytes(const JsonValue& object, const std::str
     return InvalidData("range [{}, {}]: expected one within the {} bytes of '{}'", begin, end,
                        stored.size, stored.name);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(object, "blocks"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(object, "blocks"));
   const uint64_t wanted = (bytes.size() + manifest_.block_bytes - 1) / manifest_.block_bytes;
   if (items->size() != wanted)
     return InvalidData("range [{}, {}]: expected {} checksums, found {}", begin, end, wanted,
                        items->size());
   for (const JsonValue& item : *items) {
     const auto* const digits = item.get_if<std::string>();
-    if (digits == nullptr) return missing("blocks", "strings", &item);
+    if (digits == nullptr) return missing_manifest_read("blocks", "strings", &item);
     MILLRACE_ASSIGN_OR_RETURN(const Checksum block, checksum(*digits));
     bytes.blocks.push_back(block);
   }
@@ -178,7 +179,8 @@ StatusOr<StoredBytes> Reader::read_bytes(const JsonValue& object, const std::str
   return bytes;
 }
 
-StatusOr<StoredChunk> Reader::read_chunk(const JsonValue& object, const StoredTensor& tensor) {
+StatusOr<StoredChunk> ManifestReadReader::read_chunk(const JsonValue& object,
+                                                     const StoredTensor& tensor) {
   StoredChunk chunk;
   MILLRACE_ASSIGN_OR_RETURN(chunk.box.offset, numbers(object, "offset"));
   MILLRACE_ASSIGN_OR_RETURN(chunk.box.shape, numbers(object, "shape"));
@@ -191,7 +193,7 @@ StatusOr<StoredChunk> Reader::read_chunk(const JsonValue& object, const StoredTe
   }
   if (tensor.kind == StoredTensor::Kind::kDense) return chunk;
   const JsonValue* const rows = object.find("rows");
-  if (rows == nullptr) return missing("rows", "an object", rows);
+  if (rows == nullptr) return missing_manifest_read("rows", "an object", rows);
   MILLRACE_ASSIGN_OR_RETURN(chunk.rows, read_bytes(*rows, tensor.name));
   const bool whole_rows = std::equal(chunk.box.shape.begin() + 1, chunk.box.shape.end(),
                                      tensor.dims.begin() + 1, tensor.dims.end());
@@ -200,29 +202,29 @@ StatusOr<StoredChunk> Reader::read_chunk(const JsonValue& object, const StoredTe
   return chunk;
 }
 
-Status Reader::read_lod(const JsonValue& object, StoredTensor& tensor) {
+Status ManifestReadReader::read_lod(const JsonValue& object, StoredTensor& tensor) {
   const JsonValue* const lod = object.find("lod");
   if (lod == nullptr) return Ok();
   const auto* const levels = lod->get_if<JsonItems>();
-  if (levels == nullptr) return missing("lod", "a list", lod);
+  if (levels == nullptr) return missing_manifest_read("lod", "a list", lod);
   std::vector<LodLevel> offsets;
   for (const JsonValue& level : *levels) {
     auto numbers = level.counts();
-    if (!numbers) return missing("lod", "lists of whole numbers not below 0", &level);
+    if (!numbers) return missing_manifest_read("lod", "lists of whole numbers not below 0", &level);
     offsets.push_back(*std::move(numbers));
   }
   tensor.lod = Lod(std::move(offsets));
   return tensor.lod.check(tensor.dims.empty() ? 0 : tensor.dims[0]);
 }
 
-Status Reader::read_facts(const JsonValue& object, StoredTensor& tensor) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string kind, text(object, "kind"));
+Status ManifestReadReader::read_facts(const JsonValue& object, StoredTensor& tensor) {
+  MILLRACE_ASSIGN_OR_RETURN(const std::string kind, text_manifest_read(object, "kind"));
   if (kind != "dense" && kind != "selected_rows")
-    return Unimplemented("kind {}: this build knows dense and selected_rows", quoted(kind));
+    return Unimplemented("kind {}: this build knows dense and selected_rows", in_quotes(kind));
   if (kind != "dense") tensor.kind = StoredTensor::Kind::kSelectedRows;
-  MILLRACE_ASSIGN_OR_RETURN(const std::string dtype, text(object, "dtype"));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string dtype, text_manifest_read(object, "dtype"));
   const auto known = parse_dtype(dtype);
-  if (!known) return InvalidData("dtype {} is none of the element types", quoted(dtype));
+  if (!known) return InvalidData("dtype {} is none of the element types", in_quotes(dtype));
   tensor.dtype = *known;
   MILLRACE_ASSIGN_OR_RETURN(tensor.dims, numbers(object, "shape"));
   int64_t bytes = dtype_size(tensor.dtype);
@@ -231,7 +233,7 @@ Status Reader::read_facts(const JsonValue& object, StoredTensor& tensor) {
       return InvalidData("shape: more than 2^63 bytes");
   const JsonValue* const sharded = object.find("sharded");
   if (sharded == nullptr || sharded->get_if<bool>() == nullptr)
-    return missing("sharded", "a truth value", sharded);
+    return missing_manifest_read("sharded", "a truth value", sharded);
   tensor.sharded = *sharded->get_if<bool>();
   if (tensor.kind == StoredTensor::Kind::kDense) return read_lod(object, tensor);
   MILLRACE_ASSIGN_OR_RETURN(tensor.height, count(object, "height"));
@@ -239,8 +241,8 @@ Status Reader::read_facts(const JsonValue& object, StoredTensor& tensor) {
   return Ok();
 }
 
-Status Reader::read_chunks(const JsonValue& object, StoredTensor& tensor) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const chunks, list(object, "chunks"));
+Status ManifestReadReader::read_chunks(const JsonValue& object, StoredTensor& tensor) {
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const chunks, list_manifest_read(object, "chunks"));
   std::vector<Box> boxes;
   for (const JsonValue& item : *chunks) {
     MILLRACE_ASSIGN_OR_RETURN(StoredChunk chunk, read_chunk(item, tensor));
@@ -250,11 +252,11 @@ Status Reader::read_chunks(const JsonValue& object, StoredTensor& tensor) {
   return check_exact_cover(std::move(boxes), tensor.dims);
 }
 
-Status Reader::read_tensors(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "tensors"));
+Status ManifestReadReader::read_tensors(const JsonValue& root) {
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "tensors"));
   for (const JsonValue& item : *items) {
     StoredTensor tensor;
-    MILLRACE_ASSIGN_OR_RETURN(tensor.name, text(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(tensor.name, text_manifest_read(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(tensor.name));
     Status status = read_facts(item, tensor);
     if (status.ok()) status = read_chunks(item, tensor);
@@ -268,11 +270,12 @@ Status Reader::read_tensors(const JsonValue& root) {
 
 // Each element is there as a tensor or stands in the list of missing ones, so that a length cannot
 // claim more than the file has.
-Status Reader::read_array(const JsonValue& object, StoredArray& array) {
+Status ManifestReadReader::read_array(const JsonValue& object, StoredArray& array) {
   MILLRACE_ASSIGN_OR_RETURN(const int64_t length, count(object, "length"));
   const JsonValue* const missing_member = object.find("missing");
   const auto gaps = missing_member == nullptr ? std::nullopt : missing_member->counts();
-  if (!gaps) return missing("missing", "a list of whole numbers not below 0", missing_member);
+  if (!gaps)
+    return missing_manifest_read("missing", "a list of whole numbers not below 0", missing_member);
   const auto known = static_cast<int64_t>(manifest_.tensors.size() + gaps->size());
   if (length > known)
     return InvalidData("an array of {} elements: at most {} are there", length, known);
@@ -293,12 +296,12 @@ Status Reader::read_array(const JsonValue& object, StoredArray& array) {
   return Ok();
 }
 
-Status Reader::read_arrays(const JsonValue& root) {
+Status ManifestReadReader::read_arrays(const JsonValue& root) {
   if (root.find("arrays") == nullptr) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "arrays"));
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "arrays"));
   for (const JsonValue& item : *items) {
     StoredArray array;
-    MILLRACE_ASSIGN_OR_RETURN(array.name, text(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(array.name, text_manifest_read(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(array.name));
     Status status = read_array(item, array);
     if (status.ok() && manifest_.find(array.name) != nullptr)
@@ -311,14 +314,14 @@ Status Reader::read_arrays(const JsonValue& root) {
   return Ok();
 }
 
-Status Reader::read_records(const JsonValue& root) {
-  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list(root, "records"));
+Status ManifestReadReader::read_records(const JsonValue& root) {
+  MILLRACE_ASSIGN_OR_RETURN(const JsonItems* const items, list_manifest_read(root, "records"));
   const auto key = [](const StoredRecord& record) {
     return std::pair<const std::string&, int32_t>(record.name, record.rank);
   };
   for (const JsonValue& item : *items) {
     StoredRecord record;
-    MILLRACE_ASSIGN_OR_RETURN(record.name, text(item, "name"));
+    MILLRACE_ASSIGN_OR_RETURN(record.name, text_manifest_read(item, "name"));
     MILLRACE_RETURN_IF_ERROR(check_entry_name(record.name));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t rank, count(item, "rank"));
     // Not below world_size: a checkpoint that was cut anew keeps the records as they were.
@@ -336,7 +339,7 @@ Status Reader::read_records(const JsonValue& root) {
 }
 
 // No byte belongs to two tensors.
-Status Reader::check_ranges() {
+Status ManifestReadReader::check_ranges() {
   std::ranges::sort(ranges_, {}, [](const Range& r) { return std::tuple(r.file, r.begin, r.end); });
   for (size_t i = 1; i < ranges_.size(); ++i) {
     const Range& left = ranges_[i - 1];
@@ -349,7 +352,7 @@ Status Reader::check_ranges() {
   return Ok();
 }
 
-StatusOr<Manifest> Reader::read(const JsonValue& root) {
+StatusOr<Manifest> ManifestReadReader::read(const JsonValue& root) {
   MILLRACE_RETURN_IF_ERROR(read_head(root));
   MILLRACE_RETURN_IF_ERROR(read_user(root));
   MILLRACE_RETURN_IF_ERROR(read_files(root));
@@ -368,7 +371,7 @@ Status check_tail(std::string_view bytes) {
   const Checksum found = checksum_of(body);
   if (bytes.substr(body.size()) == checksum_tail(found)) return Ok();
   return InvalidData("the manifest is cut off or corrupt: its checksum is {}, found at its end: {}",
-                     found.text(), quoted(bytes.substr(body.size())));
+                     found.text(), in_quotes(bytes.substr(body.size())));
 }
 
 StatusOr<Manifest> parse(std::string_view bytes) {
@@ -376,7 +379,7 @@ StatusOr<Manifest> parse(std::string_view bytes) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(bytes, {.max_depth = 12}));
   if (root.get_if<JsonMembers>() == nullptr)
     return InvalidData("expected an object, found {}", root.kind());
-  return Reader().read(root);
+  return ManifestReadReader().read(root);
 }
 
 }  // namespace

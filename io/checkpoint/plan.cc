@@ -16,7 +16,7 @@ namespace {
 
 using Kind = StoredTensor::Kind;
 
-Status of_var(Status status, const std::string& name) {
+Status of_var_plan(Status status, const std::string& name) {
   Location location = status.location();
   location.var = name;
   return std::move(status).at(std::move(location));
@@ -76,7 +76,7 @@ class Planner {
     for (const auto& [name, holders] : by_name_) {
       Status status =
           claim_at(holders[0]).kind == Kind::kDense ? add_dense(holders) : add_rows(holders);
-      if (!status.ok()) return of_var(std::move(status), name);
+      if (!status.ok()) return of_var_plan(std::move(status), name);
     }
     MILLRACE_RETURN_IF_ERROR(add_arrays());
     share_out();
@@ -180,7 +180,7 @@ class Planner {
         const auto [held, added] =
             first.try_emplace(array.name, static_cast<int32_t>(rank), &array);
         if (added || *held->second.second == array) continue;
-        return of_var(
+        return of_var_plan(
             InvalidArgument("ranks {} and {} disagree on the elements of an array: {} and "
                             "{}",
                             held->second.first, rank, written_text(*held->second.second),
@@ -190,7 +190,7 @@ class Planner {
     }
     for (const auto& [name, array] : first) {
       if (by_name_.contains(name))
-        return of_var(InvalidArgument("ranks disagree on the kind: dense and array"), name);
+        return of_var_plan(InvalidArgument("ranks disagree on the kind: dense and array"), name);
       plan_.arrays.push_back(*array.second);
     }
     return Ok();
@@ -250,50 +250,50 @@ void write_dims(JsonWriter& out, const char* key, const Dims& dims) {
   out.end_array();
 }
 
-Status malformed(const char* member) {
+Status malformed_plan(const char* member) {
   return InvalidData("the claims of a rank: member '{}' is malformed", member);
 }
 
 StatusOr<Dims> read_dims(const JsonValue& object, const char* key) {
   const JsonValue* const value = object.find(key);
   const auto numbers = value == nullptr ? std::nullopt : value->counts();
-  if (!numbers) return malformed(key);
+  if (!numbers) return malformed_plan(key);
   return Dims(numbers->begin(), numbers->end());
 }
 
-StatusOr<int64_t> read_count(const JsonValue& object, const char* key) {
+StatusOr<int64_t> read_count_plan(const JsonValue& object, const char* key) {
   const JsonValue* const value = object.find(key);
   const auto number = value == nullptr ? std::nullopt : value->count();
-  if (!number) return malformed(key);
+  if (!number) return malformed_plan(key);
   return *number;
 }
 
 StatusOr<std::string> read_name(const JsonValue& object) {
   const JsonValue* const value = object.find("name");
   const auto* const text = value == nullptr ? nullptr : value->get_if<std::string>();
-  if (text == nullptr) return malformed("name");
+  if (text == nullptr) return malformed_plan("name");
   return *text;
 }
 
 StatusOr<TensorClaim> read_claim(const JsonValue& object) {
   TensorClaim claim;
   MILLRACE_ASSIGN_OR_RETURN(claim.name, read_name(object));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, read_count(object, "rows"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t rows, read_count_plan(object, "rows"));
   claim.kind = rows == 0 ? Kind::kDense : Kind::kSelectedRows;
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t dtype, read_count(object, "dtype"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t dtype, read_count_plan(object, "dtype"));
   claim.dtype = static_cast<DType>(dtype);
-  if (dtype > 1000 || !is_valid(claim.dtype)) return malformed("dtype");
+  if (dtype > 1000 || !is_valid(claim.dtype)) return malformed_plan("dtype");
   MILLRACE_ASSIGN_OR_RETURN(claim.dims, read_dims(object, "dims"));
   MILLRACE_ASSIGN_OR_RETURN(claim.box.offset, read_dims(object, "offset"));
   MILLRACE_ASSIGN_OR_RETURN(claim.box.shape, read_dims(object, "shape"));
-  MILLRACE_ASSIGN_OR_RETURN(claim.height, read_count(object, "height"));
-  MILLRACE_ASSIGN_OR_RETURN(const int64_t part, read_count(object, "part"));
+  MILLRACE_ASSIGN_OR_RETURN(claim.height, read_count_plan(object, "height"));
+  MILLRACE_ASSIGN_OR_RETURN(const int64_t part, read_count_plan(object, "part"));
   claim.part = part != 0;
   MILLRACE_RETURN_IF_ERROR(check_inside(claim.box, claim.dims));
   return claim;
 }
 
-StatusOr<StoredArray> read_array(const JsonValue& object) {
+StatusOr<StoredArray> read_array_plan(const JsonValue& object) {
   StoredArray array;
   MILLRACE_ASSIGN_OR_RETURN(array.name, read_name(object));
   MILLRACE_ASSIGN_OR_RETURN(const Dims written, read_dims(object, "written"));
@@ -301,7 +301,7 @@ StatusOr<StoredArray> read_array(const JsonValue& object) {
   return array;
 }
 
-const JsonItems* items_of(const JsonValue& root, const char* key) {
+const JsonItems* items_of_plan(const JsonValue& root, const char* key) {
   const JsonValue* const value = root.find(key);
   return value == nullptr ? nullptr : value->get_if<JsonItems>();
 }
@@ -329,9 +329,9 @@ StatusOr<RankClaims> claims_of(const LocalState& state) {
   std::set<std::string_view> names;
   for (const LocalTensor& local : state.tensors) {
     StatusOr<TensorClaim> claim = claim_of(local);
-    if (!claim.ok()) return of_var(std::move(claim).status(), local.name);
+    if (!claim.ok()) return of_var_plan(std::move(claim).status(), local.name);
     if (!names.insert(local.name).second)
-      return of_var(InvalidArgument("the name is there twice"), local.name);
+      return of_var_plan(InvalidArgument("the name is there twice"), local.name);
     claims.tensors.push_back(*std::move(claim));
   }
   names.clear();
@@ -374,22 +374,23 @@ std::string claims_text(const RankClaims& claims) {
 
 StatusOr<RankClaims> parse_claims(std::string_view text) {
   MILLRACE_ASSIGN_OR_RETURN(const JsonValue root, parse_json(text));
-  const JsonItems* const tensors = items_of(root, "tensors");
-  const JsonItems* const arrays = items_of(root, "arrays");
-  const JsonItems* const records = items_of(root, "records");
-  if (tensors == nullptr || arrays == nullptr || records == nullptr) return malformed("tensors");
+  const JsonItems* const tensors = items_of_plan(root, "tensors");
+  const JsonItems* const arrays = items_of_plan(root, "arrays");
+  const JsonItems* const records = items_of_plan(root, "records");
+  if (tensors == nullptr || arrays == nullptr || records == nullptr)
+    return malformed_plan("tensors");
   RankClaims claims;
   for (const JsonValue& item : *tensors) {
     MILLRACE_ASSIGN_OR_RETURN(TensorClaim claim, read_claim(item));
     claims.tensors.push_back(std::move(claim));
   }
   for (const JsonValue& item : *arrays) {
-    MILLRACE_ASSIGN_OR_RETURN(StoredArray array, read_array(item));
+    MILLRACE_ASSIGN_OR_RETURN(StoredArray array, read_array_plan(item));
     claims.arrays.push_back(std::move(array));
   }
   for (const JsonValue& item : *records) {
     MILLRACE_ASSIGN_OR_RETURN(std::string name, read_name(item));
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t bytes, read_count(item, "bytes"));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t bytes, read_count_plan(item, "bytes"));
     claims.records.push_back({std::move(name), bytes});
   }
   return claims;

@@ -63,7 +63,7 @@ StatusOr<DType> parse_type(const JsonValue* value) {
   if (name == nullptr) return InvalidData("expected member 'dtype' with a string");
   for (const auto& [known, dtype] : kTypes)
     if (known == *name) return dtype;
-  return Unimplemented("dtype {}: tensors have no such element type", quoted(*name));
+  return Unimplemented("dtype {}: tensors have no such element type", in_quotes(*name));
 }
 
 Status check_members(const JsonValue& facts) {
@@ -71,7 +71,7 @@ Status check_members(const JsonValue& facts) {
   if (members == nullptr) return InvalidData("expected an object, found {}", facts.kind());
   for (const auto& [name, value] : *members) {
     if (name != "dtype" && name != "shape" && name != "data_offsets")
-      return InvalidData("member {} is not one of dtype, shape, data_offsets", quoted(name));
+      return InvalidData("member {} is not one of dtype, shape, data_offsets", in_quotes(name));
   }
   return Ok();
 }
@@ -131,14 +131,16 @@ Status check_cover(const std::vector<SafetensorsEntry>& entries, uint64_t data_b
       .in_file(path);
 }
 
-Status read_metadata(const JsonValue& value, std::map<std::string, std::string>& metadata) {
+Status read_metadata_safetensors(const JsonValue& value,
+                                 std::map<std::string, std::string>& metadata) {
   const auto* const members = value.get_if<JsonMembers>();
   if (members == nullptr)
     return InvalidData("__metadata__: expected an object, found {}", value.kind());
   for (const auto& [name, text] : *members) {
     const auto* const string = text.get_if<std::string>();
     if (string == nullptr)
-      return InvalidData("__metadata__ {}: expected a string, found {}", quoted(name), text.kind());
+      return InvalidData("__metadata__ {}: expected a string, found {}", in_quotes(name),
+                         text.kind());
     metadata.emplace(name, *string);
   }
   return Ok();
@@ -176,7 +178,7 @@ StatusOr<SafetensorsHeader> parse_header(const ReadableFile& file,
   if (members == nullptr) return InvalidData("expected an object, found {}", root.kind());
   for (const auto& [name, facts] : *members) {
     if (name == kMetadata) {
-      MILLRACE_RETURN_IF_ERROR(read_metadata(facts, header.metadata));
+      MILLRACE_RETURN_IF_ERROR(read_metadata_safetensors(facts, header.metadata));
       continue;
     }
     StatusOr<SafetensorsEntry> entry = parse_entry(name, facts, limits, data_bytes);

@@ -188,7 +188,7 @@ class Save {
   bool spread_ = false;              // the folders are not one place
 };
 
-std::string without_slash(std::string folder) {
+std::string without_slash_save(std::string folder) {
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   return folder;
 }
@@ -203,7 +203,7 @@ Status save_state_dict(const LocalState& state, const std::string& folder, Gathe
 StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
                                     Gather& gather, const CheckpointSaveOptions& options) {
   if (folder.empty()) return InvalidArgument("the folder of the checkpoint has no name");
-  Save save(state, without_slash(folder), gather, options);
+  Save save(state, without_slash_save(folder), gather, options);
   MILLRACE_RETURN_IF_ERROR(save.run());
   return SaveOutcome{save.spread()};
 }

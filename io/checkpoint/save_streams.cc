@@ -23,7 +23,7 @@ DataItem item_of(std::string name, DType dtype, Dims dims) {
   return item;
 }
 
-Status check(const std::vector<StreamedTensor>& tensors) {
+Status check_save_streams(const std::vector<StreamedTensor>& tensors) {
   std::set<std::string_view> names;
   for (const StreamedTensor& tensor : tensors) {
     const bool twice = !names.insert(tensor.name).second;
@@ -91,10 +91,10 @@ class HeldValue {
 };
 
 // One file of everything, and the manifest that says so.
-StatusOr<Manifest> write(FileCalls& calls, CheckpointFolder& target,
-                         const std::vector<StreamedTensor>& tensors,
-                         const std::vector<LocalRecord>& records,
-                         const CheckpointSaveOptions& options) {
+StatusOr<Manifest> write_save_streams(FileCalls& calls, CheckpointFolder& target,
+                                      const std::vector<StreamedTensor>& tensors,
+                                      const std::vector<LocalRecord>& records,
+                                      const CheckpointSaveOptions& options) {
   Manifest manifest;
   manifest.step = options.step;
   manifest.block_bytes = options.block_bytes;
@@ -152,12 +152,12 @@ Status save_streams(const std::vector<StreamedTensor>& tensors,
                     const std::vector<LocalRecord>& records,
                     const std::map<std::string, std::string>& user, const std::string& folder,
                     const CheckpointSaveOptions& options, std::vector<StoredArray> arrays) {
-  MILLRACE_RETURN_IF_ERROR(check(tensors));
+  MILLRACE_RETURN_IF_ERROR(check_save_streams(tensors));
   const std::shared_ptr<FileCalls> calls =
       options.calls == nullptr ? system_file_calls() : options.calls;
   CheckpointFolder target(*calls, folder, options);
   MILLRACE_RETURN_IF_ERROR(target.prepare());
-  StatusOr<Manifest> manifest = write(*calls, target, tensors, records, options);
+  StatusOr<Manifest> manifest = write_save_streams(*calls, target, tensors, records, options);
   if (manifest.ok()) {
     manifest->user = user;
     manifest->arrays = std::move(arrays);

@@ -24,7 +24,7 @@ constexpr const char* kRowsEnding = ".rows";
 constexpr const char* kDtypeKey = "dtype:";
 constexpr const char* kArrayKey = "array:";
 
-Status of_var(Status status, const std::string& path, const std::string& name) {
+Status of_var_tensor_file(Status status, const std::string& path, const std::string& name) {
   Location location = status.location();
   location.file = path;
   location.var = name;
@@ -153,9 +153,9 @@ Status TensorFile::read_dtypes(const std::string& path) {
     const auto place = entries_.find(name);
     const auto dtype = parse_dtype(text);
     if (place == entries_.end() || !dtype) {
-      return of_var(InvalidData("element type {}: expected one of a tensor of the file",
-                                millrace::quoted(text)),
-                    path, name);
+      return of_var_tensor_file(
+          InvalidData("element type {}: expected one of a tensor of the file", in_quotes(text)),
+          path, name);
     }
     SafetensorsEntry& entry = header_.entries[place->second];
     SafetensorsEntry own = entry;
@@ -163,9 +163,10 @@ Status TensorFile::read_dtypes(const std::string& path) {
     if (!own.dims.empty()) own.dims.pop_back();
     const SafetensorsEntry stored = stored_form(own);
     if (stored.dtype != entry.dtype || stored.dims != entry.dims || own.dtype == entry.dtype) {
-      return of_var(InvalidData("element type {} does not fit {} of shape [{}]", dtype_name(*dtype),
-                                dtype_name(entry.dtype), fmt::join(entry.dims, ", ")),
-                    path, name);
+      return of_var_tensor_file(
+          InvalidData("element type {} does not fit {} of shape [{}]", dtype_name(*dtype),
+                      dtype_name(entry.dtype), fmt::join(entry.dims, ", ")),
+          path, name);
     }
     entry = own;
   }
@@ -179,10 +180,10 @@ Status TensorFile::check_rows(const std::string& path) const {
     const SafetensorsEntry* const values = find(name);
     const SafetensorsEntry* const rows = find(name + kRowsEnding);
     if (values == nullptr || rows == nullptr)
-      return of_var(InvalidData("selected rows without values or rows"), path, name);
+      return of_var_tensor_file(InvalidData("selected rows without values or rows"), path, name);
     if (rows->dtype != DType::kInt64 || rows->dims.size() != 1 || values->dims.empty() ||
         values->dims[0] != rows->dims[0])
-      return of_var(InvalidData("the row numbers do not fit the values"), path, name);
+      return of_var_tensor_file(InvalidData("the row numbers do not fit the values"), path, name);
   }
   return Ok();
 }
@@ -195,10 +196,10 @@ Status TensorFile::check_arrays(const std::string& path) {
     const std::string name = key.substr(std::string_view(kArrayKey).size());
     const std::optional<size_t> length = length_of(text);
     if (!length || *length > entries_.size() + kMostMissing || find(name) != nullptr) {
-      return of_var(
+      return of_var_tensor_file(
           InvalidData("array of {} elements: expected a length that the {} tensors of the "
                       "file make likely, and no tensor of that name",
-                      millrace::quoted(text), entries_.size()),
+                      in_quotes(text), entries_.size()),
           path, name);
     }
     arrays_[name] = *length;
@@ -238,16 +239,16 @@ StatusOr<SelectedRows> TensorFile::load_rows(const std::string& name,
   const auto [end, error] =
       std::from_chars(height.data(), height.data() + height.size(), table.height);
   if (error != std::errc() || end != height.data() + height.size() || table.height < 0) {
-    return of_var(InvalidData("height {} of the rows is no number", millrace::quoted(height)),
-                  file_->path(), name);
+    return of_var_tensor_file(InvalidData("height {} of the rows is no number", in_quotes(height)),
+                              file_->path(), name);
   }
   MILLRACE_ASSIGN_OR_RETURN(const Tensor rows, read(*find(name + kRowsEnding)));
   const auto numbers = rows.values<int64_t>();
   table.rows.assign(numbers.begin(), numbers.end());
   for (const int64_t row : numbers) {
     if (row < 0 || (table.height > 0 && row >= table.height)) {
-      return of_var(InvalidData("row {}: expected 0 to {}", row, table.height - 1), file_->path(),
-                    name);
+      return of_var_tensor_file(InvalidData("row {}: expected 0 to {}", row, table.height - 1),
+                                file_->path(), name);
     }
   }
   MILLRACE_ASSIGN_OR_RETURN(table.value, read(*find(name)));
@@ -258,7 +259,7 @@ StatusOr<Tensor> TensorFile::load_tensor(const std::string& name) const {
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, read(*find(name)));
   if (const auto lod = header_.metadata.find(kLodKey + name); lod != header_.metadata.end()) {
     StatusOr<Lod> parsed = parse_lod(lod->second, tensor.rank() == 0 ? 0 : tensor.dim(0));
-    if (!parsed.ok()) return of_var(std::move(parsed).status(), file_->path(), name);
+    if (!parsed.ok()) return of_var_tensor_file(std::move(parsed).status(), file_->path(), name);
     tensor.set_lod(*std::move(parsed));
   }
   return tensor;
@@ -276,7 +277,8 @@ StatusOr<Value> TensorFile::load(const std::string& name) const {
     }
     return value;
   }
-  if (find(name) == nullptr) return of_var(NotFound("no such tensor"), file_->path(), name);
+  if (find(name) == nullptr)
+    return of_var_tensor_file(NotFound("no such tensor"), file_->path(), name);
   if (const auto rows = header_.metadata.find(kRowsKey + name); rows != header_.metadata.end()) {
     MILLRACE_ASSIGN_OR_RETURN(value.as<SelectedRows>(), load_rows(name, rows->second));
   } else {
@@ -339,7 +341,8 @@ Status write_tensor_file(const std::string& path, const std::vector<TensorFileEn
       MILLRACE_ASSIGN_OR_RETURN(value, load(owner.value));
       held = owner.value;
     }
-    MILLRACE_RETURN_IF_ERROR(of_var(write_entry(file, entry, owner, value), path, entry.name));
+    MILLRACE_RETURN_IF_ERROR(
+        of_var_tensor_file(write_entry(file, entry, owner, value), path, entry.name));
   }
   return file.commit(true);
 }

@@ -66,8 +66,8 @@ Status add_chunk(const LocalTensor& local, const StoredTensor& tensor, const Pla
   return Ok();
 }
 
-StatusOr<Items> items_of(const LocalState& state, const SavePlan& plan, int32_t rank,
-                         WrittenParts& parts) {
+StatusOr<Items> items_of_write_parts(const LocalState& state, const SavePlan& plan, int32_t rank,
+                                     WrittenParts& parts) {
   Items items;
   items.plain.reserve(plan.chunks.size());  // views into them stay
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
@@ -102,7 +102,7 @@ std::vector<std::vector<size_t>> split(const Items& items, uint64_t max_bytes) {
   return files;
 }
 
-void place(WrittenParts& parts, const Purpose& purpose, StoredBytes bytes) {
+void place_write_parts(WrittenParts& parts, const Purpose& purpose, StoredBytes bytes) {
   switch (purpose.field) {
     case Purpose::Field::kData:
       parts.chunks[purpose.index].data = std::move(bytes);
@@ -162,7 +162,7 @@ int64_t age_of(const Manifest& manifest) {
 StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan& plan,
                                          int32_t rank, int64_t generation) {
   WrittenParts parts;
-  MILLRACE_ASSIGN_OR_RETURN(const Items items, items_of(state, plan, rank, parts));
+  MILLRACE_ASSIGN_OR_RETURN(const Items items, items_of_write_parts(state, plan, rank, parts));
   const std::vector<std::vector<size_t>> files = split(items, options_.max_file_bytes);
   for (size_t i = 0; i < files.size(); ++i) created_.push_back(data_file_name(rank, i, generation));
   std::vector<DataFile> written(files.size());
@@ -182,7 +182,7 @@ StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan
     parts.files.push_back(written[i].file);
     for (size_t k = 0; k < files[i].size(); ++k) {
       written[i].items[k].file = static_cast<int32_t>(i);
-      place(parts, items.purposes[files[i][k]], std::move(written[i].items[k]));
+      place_write_parts(parts, items.purposes[files[i][k]], std::move(written[i].items[k]));
     }
   }
   return parts;

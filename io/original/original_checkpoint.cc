@@ -18,13 +18,13 @@ namespace {
 
 constexpr std::string_view kMetadataEnding = ".metadata";
 constexpr std::string_view kDataEnding = ".distcp";
-constexpr size_t kMaxRank = 16;
+constexpr size_t kOriginalCheckpointMaxRank = 16;
 
-Status malformed(const char* what) {
+Status malformed_original_checkpoint(const char* what) {
   return InvalidData("the metadata of the checkpoint: {} is malformed or missing", what);
 }
 
-Status of_var(Status status, const std::string& name) {
+Status of_var_original_checkpoint(Status status, const std::string& name) {
   Location location = status.location();
   location.var = name;
   return std::move(status).at(std::move(location));
@@ -35,7 +35,7 @@ std::optional<Dims> dims_of(const Pickle& pickle, PickleRef ref) {
   const std::vector<PickleRef>* items = nullptr;
   if (const auto* const tuple = pickle.get<PickleTuple>(ref)) items = &tuple->items;
   if (const auto* const list = pickle.get<PickleList>(ref)) items = &list->items;
-  if (items == nullptr || items->size() > kMaxRank) return std::nullopt;
+  if (items == nullptr || items->size() > kOriginalCheckpointMaxRank) return std::nullopt;
   Dims dims;
   for (const PickleRef item : *items) {
     const auto* const number = pickle.get<int64_t>(item);
@@ -78,7 +78,7 @@ StatusOr<DType> read_dtype(const Pickle& pickle, PickleRef ref) {
   };
   const auto found = std::ranges::find(kCodes, std::string_view(*code),
                                        &std::pair<std::string_view, DType>::first);
-  if (found == std::end(kCodes)) return Unimplemented("dtype {} of an array", quoted(*code));
+  if (found == std::end(kCodes)) return Unimplemented("dtype {} of an array", in_quotes(*code));
   const auto* const state = pickle.get<PickleTuple>(object->state);
   const auto* const order = state == nullptr || state->items.size() < 2
                                 ? nullptr
@@ -88,19 +88,19 @@ StatusOr<DType> read_dtype(const Pickle& pickle, PickleRef ref) {
   return found->second;
 }
 
-struct StoredArray {
+struct StoredNdarray {
   DType dtype = DType::kFloat32;
   Dims dims;
   PickleBytes bytes;
 };
 
 // `_reconstruct(ndarray, (0,), b'b')` with the state (1, shape, dtype, fortran, bytes).
-StatusOr<StoredArray> read_array(const Pickle& pickle, PickleRef ref) {
+StatusOr<StoredNdarray> read_array_original_checkpoint(const Pickle& pickle, PickleRef ref) {
   const auto* const state =
       pickle.get<PickleTuple>(state_of(pickle, ref, PickleName::kReconstruct));
   if (state == nullptr || state->items.size() != 5)
     return InvalidData("expected an array of numbers");
-  StoredArray array;
+  StoredNdarray array;
   const auto dims = dims_of(pickle, state->items[1]);
   if (!dims) return InvalidData("an array without shape");
   array.dims = *dims;
@@ -134,27 +134,30 @@ StatusOr<Box> read_box(const Pickle& pickle, PickleRef ref) {
   const auto offset = dims_of(pickle, pickle.find(state, "global_offset"));
   const auto shape = dims_of(pickle, pickle.find(state, "local_shape"));
   if (!offset || !shape || offset->size() != shape->size())
-    return malformed("an entry of state_dict_metadata");
+    return malformed_original_checkpoint("an entry of state_dict_metadata");
   for (size_t i = 0; i < shape->size(); ++i) {
     int64_t end = 0;
     if (__builtin_add_overflow((*offset)[i], (*shape)[i], &end))
-      return malformed("an entry of state_dict_metadata");
+      return malformed_original_checkpoint("an entry of state_dict_metadata");
   }
   return Box{*offset, *shape};
 }
 
 Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
   const auto* const dict = pickle.get<PickleDict>(ref);
-  if (dict == nullptr) return malformed("state_dict_metadata");
+  if (dict == nullptr) return malformed_original_checkpoint("state_dict_metadata");
   for (const auto& [key, value] : dict->items) {
     const auto* const name = pickle.get<std::string>(key);
     const auto* const list = pickle.get<PickleList>(value);
-    if (name == nullptr || list == nullptr) return malformed("state_dict_metadata");
+    if (name == nullptr || list == nullptr)
+      return malformed_original_checkpoint("state_dict_metadata");
     std::vector<Box>& boxes = metadata.boxes[*name];
-    if (!boxes.empty()) return of_var(malformed("a key that is there twice"), *name);
+    if (!boxes.empty())
+      return of_var_original_checkpoint(malformed_original_checkpoint("a key that is there twice"),
+                                        *name);
     for (const PickleRef item : list->items) {
       StatusOr<Box> box = read_box(pickle, item);
-      if (!box.ok()) return of_var(std::move(box).status(), *name);
+      if (!box.ok()) return of_var_original_checkpoint(std::move(box).status(), *name);
       boxes.push_back(*std::move(box));
     }
   }
@@ -163,23 +166,25 @@ Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
 
 Status read_files(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
   const auto* const dict = pickle.get<PickleDict>(ref);
-  if (dict == nullptr) return malformed("storage_metadata");
+  if (dict == nullptr) return malformed_original_checkpoint("storage_metadata");
   for (const auto& [key, value] : dict->items) {
     const PickleRef state = state_of(pickle, key, PickleName::kLocalTensorIndex);
     const auto* const name = pickle.get<std::string>(pickle.find(state, "tensor_key"));
     const auto offset = dims_of(pickle, pickle.find(state, "global_offset"));
     const auto* const file = pickle.get<std::string>(value);
-    if (name == nullptr || !offset || file == nullptr) return malformed("storage_metadata");
+    if (name == nullptr || !offset || file == nullptr)
+      return malformed_original_checkpoint("storage_metadata");
     if (file->find('/') != std::string::npos || !file->ends_with(kDataEnding) ||
         file->find('\0') != std::string::npos)
-      return InvalidData("{} is no name of a data file in the folder", quoted(*file));
+      return InvalidData("{} is no name of a data file in the folder", in_quotes(*file));
     if (!metadata.files.emplace(std::pair(*name, *offset), *file).second)
-      return of_var(malformed("a part that is there twice"), *name);
+      return of_var_original_checkpoint(malformed_original_checkpoint("a part that is there twice"),
+                                        *name);
   }
   return Ok();
 }
 
-StatusOr<Metadata> read_metadata(const std::string& path) {
+StatusOr<Metadata> read_metadata_original_checkpoint(const std::string& path) {
   MILLRACE_ASSIGN_OR_RETURN(const auto file, system_file_calls()->open(path));
   MILLRACE_ASSIGN_OR_RETURN(const Pickle pickle, read_pickle(*file));
   const PickleRef state = state_of(pickle, pickle.root, PickleName::kMetadata);
@@ -192,14 +197,15 @@ StatusOr<Metadata> read_metadata(const std::string& path) {
 
 // The dims that the pieces reach to; the pieces must hold each element once.
 StatusOr<Dims> global_dims(const std::vector<Box>& boxes) {
-  if (boxes.empty()) return malformed("a tensor without parts");
+  if (boxes.empty()) return malformed_original_checkpoint("a tensor without parts");
   Dims dims(boxes[0].offset.size(), 0);
   for (const Box& box : boxes) {
-    if (box.offset.size() != dims.size()) return malformed("parts of different rank");
+    if (box.offset.size() != dims.size())
+      return malformed_original_checkpoint("parts of different rank");
     for (size_t i = 0; i < dims.size(); ++i)
       dims[i] = std::max(dims[i], box.offset[i] + box.shape[i]);
   }
-  if (!element_count(dims)) return malformed("a shape");
+  if (!element_count(dims)) return malformed_original_checkpoint("a shape");
   MILLRACE_RETURN_IF_ERROR(check_exact_cover(boxes, dims));
   return dims;
 }
@@ -229,7 +235,7 @@ class DataFiles {
   DataFiles(std::string folder, std::vector<std::unique_ptr<ReadableFile>>& files)
       : folder_(std::move(folder)), files_(files) {}
 
-  StatusOr<StoredArray> find(const std::string& file, const std::string& name, size_t& index) {
+  StatusOr<StoredNdarray> find(const std::string& file, const std::string& name, size_t& index) {
     auto known = pickles_.find(file);
     if (known == pickles_.end()) {
       MILLRACE_ASSIGN_OR_RETURN(auto opened, system_file_calls()->open(folder_ + "/" + file));
@@ -239,7 +245,8 @@ class DataFiles {
     }
     index = known->second.first;
     const Pickle& pickle = known->second.second;
-    StatusOr<StoredArray> array = read_array(pickle, pickle.find(pickle.root, name));
+    StatusOr<StoredNdarray> array =
+        read_array_original_checkpoint(pickle, pickle.find(pickle.root, name));
     if (!array.ok()) return std::move(array).status().in_file(folder_ + "/" + file);
     return array;
   }
@@ -262,7 +269,7 @@ bool has_original_metadata(const std::string& folder) {
 StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
                                                       int64_t unique_id) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, metadata_file(folder, unique_id));
-  MILLRACE_ASSIGN_OR_RETURN(const Metadata metadata, read_metadata(path));
+  MILLRACE_ASSIGN_OR_RETURN(const Metadata metadata, read_metadata_original_checkpoint(path));
   OriginalCheckpoint opened;
   DataFiles files(folder, opened.files_);
   for (const auto& [name, boxes] : metadata.boxes) {
@@ -272,9 +279,10 @@ StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
       MILLRACE_ASSIGN_OR_RETURN(tensor.dims, global_dims(boxes));
       for (const Box& box : boxes) {
         const auto file = metadata.files.find({name, box.offset});
-        if (file == metadata.files.end()) return malformed("the file of a part");
+        if (file == metadata.files.end())
+          return malformed_original_checkpoint("the file of a part");
         OriginalChunk chunk{box, 0, 0};
-        MILLRACE_ASSIGN_OR_RETURN(const StoredArray array,
+        MILLRACE_ASSIGN_OR_RETURN(const StoredNdarray array,
                                   files.find(file->second, name, chunk.file));
         if (array.dims != box.shape) {
           return InvalidData("expected shape [{}] in '{}', found [{}]", fmt::join(box.shape, ", "),
@@ -295,7 +303,8 @@ StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
       opened.tensors_.push_back(std::move(tensor));
       return Ok();
     };
-    if (Status status = add(); !status.ok()) return of_var(std::move(status).in_file(path), name);
+    if (Status status = add(); !status.ok())
+      return of_var_original_checkpoint(std::move(status).in_file(path), name);
   }
   return opened;
 }
@@ -308,7 +317,7 @@ StatusOr<Tensor> OriginalCheckpoint::load(const OriginalTensor& tensor) const {
     const int64_t size = chunk.box.numel() * dtype_size(tensor.dtype);
     std::vector<std::byte> bytes(static_cast<size_t>(size));
     MILLRACE_RETURN_IF_ERROR(
-        of_var(files_[chunk.file]->read(chunk.data_begin, bytes), tensor.name));
+        of_var_original_checkpoint(files_[chunk.file]->read(chunk.data_begin, bytes), tensor.name));
     const Runs runs(chunk.box, whole, dtype_size(tensor.dtype));
     for (int64_t run = 0; run < runs.count(); ++run) {
       std::memcpy(result.raw() + runs.to(run), bytes.data() + runs.from(run),

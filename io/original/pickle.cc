@@ -60,9 +60,10 @@ constexpr std::array<std::tuple<std::string_view, std::string_view, PickleName>,
     {"numpy", "dtype", PickleName::kDtype},
 }};
 
-class Reader {
+class PickleReader {
  public:
-  Reader(const ReadableFile& file, const PickleLimits& limits) : file_(file), limits_(limits) {}
+  PickleReader(const ReadableFile& file, const PickleLimits& limits)
+      : file_(file), limits_(limits) {}
 
   StatusOr<Pickle> read() {
     MILLRACE_ASSIGN_OR_RETURN(const uint8_t first, byte());
@@ -214,7 +215,7 @@ class Reader {
     return Unimplemented(
         "the pickle at byte {} names {}, which checkpoints do not hold; nothing "
         "of it was carried out",
-        begin_, quoted(*module + "." + *name));
+        begin_, in_quotes(*module + "." + *name));
   }
 
   // NEWOBJ and REDUCE: which names take which arguments is checked by whoever uses the object.
@@ -312,7 +313,7 @@ class Reader {
 };
 
 // What is made of values on the stack.
-Status Reader::step_structure(uint8_t opcode) {
+Status PickleReader::step_structure(uint8_t opcode) {
   switch (opcode) {
     case kTuple:
       return tuple_to_mark();
@@ -355,7 +356,7 @@ Status Reader::step_structure(uint8_t opcode) {
   }
 }
 
-Status Reader::step(uint8_t opcode) {
+Status PickleReader::step(uint8_t opcode) {
   switch (opcode) {
     case kFrame:
       return number(8).status();
@@ -416,7 +417,7 @@ PickleRef Pickle::find(PickleRef dict, std::string_view key) const {
 }
 
 StatusOr<Pickle> read_pickle(const ReadableFile& file, const PickleLimits& limits) {
-  StatusOr<Pickle> pickle = Reader(file, limits).read();
+  StatusOr<Pickle> pickle = PickleReader(file, limits).read();
   if (!pickle.ok()) return std::move(pickle).status().in_file(file.path());
   return pickle;
 }

@@ -7,12 +7,12 @@
 namespace millrace::kernels {
 namespace {
 
-struct Strides {
+struct GemmStrides {
   int64_t a;
   int64_t b;
   int64_t c;
 };
-Strides strides_of(const GemmShape& s) {
+GemmStrides strides_of(const GemmShape& s) {
   return {s.a_stride != 0 ? s.a_stride : (s.a_transposed ? s.rows : s.inner),
           s.b_stride != 0 ? s.b_stride : (s.b_transposed ? s.inner : s.columns),
           s.c_stride != 0 ? s.c_stride : s.columns};
@@ -20,7 +20,7 @@ Strides strides_of(const GemmShape& s) {
 
 // True if nothing is left to compute; clears c where the sum is empty.
 template <typename T>
-bool is_empty(const GemmShape& s, T* c) {
+bool is_empty_gemm(const GemmShape& s, T* c) {
   if (s.rows == 0 || s.columns == 0) return true;
   if (s.inner > 0) return false;
   if (!s.accumulate) {
@@ -46,8 +46,8 @@ dnn::Desc matrix(int64_t rows, int64_t columns, bool transposed, int64_t stride)
 
 Status Gemm::operator()(CpuDevice& device, const GemmShape& s, const float* a, const float* b,
                         float* c) {
-  if (is_empty(s, c)) return Ok();
-  const Strides strides = strides_of(s);
+  if (is_empty_gemm(s, c)) return Ok();
+  const GemmStrides strides = strides_of(s);
   const int64_t flags =
       (s.a_transposed ? 1 : 0) + (s.b_transposed ? 2 : 0) + (s.accumulate ? 4 : 0);
   const int64_t key[] = {s.rows, s.columns, s.inner, flags, strides.a, strides.b, strides.c};
@@ -66,10 +66,10 @@ Status Gemm::operator()(CpuDevice& device, const GemmShape& s, const float* a, c
 
 Status Gemm::operator()(CpuDevice& /*device*/, const GemmShape& s, const double* a, const double* b,
                         double* c) {
-  if (is_empty(s, c)) return Ok();
+  if (is_empty_gemm(s, c)) return Ok();
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   using Stride = Eigen::OuterStride<>;
-  const Strides strides = strides_of(s);
+  const GemmStrides strides = strides_of(s);
   const auto map = [](const double* data, int64_t rows, int64_t columns, int64_t stride) {
     return Eigen::Map<const Matrix, 0, Stride>(data, rows, columns, Stride(stride));
   };

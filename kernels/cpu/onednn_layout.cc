@@ -15,8 +15,8 @@ namespace dnn {
 namespace {
 
 // Everything that looks into a description; its fields are private in oneDNN 3.
-struct Strides {
-  explicit Strides(const dnnl::memory::desc& desc)
+struct OnednnLayoutStrides {
+  explicit OnednnLayoutStrides(const dnnl::memory::desc& desc)
       : rank(desc.data.ndims),
         dims(desc.data.dims, desc.data.dims + rank),
         padded(desc.data.padded_dims, desc.data.padded_dims + rank),
@@ -41,7 +41,7 @@ struct Strides {
 };
 
 // True if strides are those of dense pixels of so many lanes.
-bool has_dense_pixels(const Strides& s, int64_t lanes, int64_t blocks) {
+bool has_dense_pixels(const OnednnLayoutStrides& s, int64_t lanes, int64_t blocks) {
   int64_t expected = lanes;
   for (int i = s.rank - 1; i >= 2; --i) {
     const auto at = static_cast<size_t>(i);
@@ -56,7 +56,7 @@ std::optional<ChannelBlocks> find_blocks(const dnnl::memory::desc& desc,
                                          const dnnl::memory::desc& plain) {
   if (desc.data.format_kind != dnnl_blocked || desc.data.ndims < 3 || desc.data.ndims > 5)
     return std::nullopt;
-  const Strides s(desc);
+  const OnednnLayoutStrides s(desc);
   ChannelBlocks result;
   result.outer = s.dims[0];
   result.channels = s.dims[1];
@@ -71,7 +71,7 @@ std::optional<ChannelBlocks> find_blocks(const dnnl::memory::desc& desc,
   if (result.lanes == 0 || result.lanes % 8 != 0) return std::nullopt;
   if (!has_dense_pixels(s, result.lanes, result.blocks)) return std::nullopt;
   // the tensor itself must have its channels in dim 1
-  const Strides p(plain);
+  const OnednnLayoutStrides p(plain);
   if (p.dims[1] != 1 && p.strides[1] != p.places()) return std::nullopt;
   return result;
 }
@@ -127,7 +127,7 @@ Status NativeLayout::from_plain(const std::byte* from, std::byte* to) const {
 // into blocks, then the blocks.
 std::string NativeLayout::name() const {
   if (desc_.data.format_kind != dnnl_blocked) return "packed";
-  const Strides s(desc_);
+  const OnednnLayoutStrides s(desc_);
   std::vector<size_t> order(s.dims.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(),

@@ -40,18 +40,18 @@ dnnl::algorithm native_activation(Activation activation) {
 using Forward = dnnl::convolution_forward;
 
 // An argument that a primitive reads.
-dnnl::memory::desc factor(const Convolution& spec, Desc desc) {
+dnnl::memory::desc factor_onednn_primitives(const Convolution& spec, Desc desc) {
   if (spec.bf16_factors) desc.dtype = DType::kBfloat16;
   return any_layout(desc);
 }
 
 // What a convolution is described by, in any direction: all arguments as if they were read.
-struct Parts {
-  explicit Parts(const Convolution& spec)
-      : src(factor(spec, spec.src)),
-        weights(factor(spec, spec.weights)),
+struct OnednnPrimitivesParts {
+  explicit OnednnPrimitivesParts(const Convolution& spec)
+      : src(factor_onednn_primitives(spec, spec.src)),
+        weights(factor_onednn_primitives(spec, spec.weights)),
         bias(native(dense(spec.dst.dtype, spec.dst.dims[1]))),
-        dst(factor(spec, spec.dst)),
+        dst(factor_onednn_primitives(spec, spec.dst)),
         strides(list(spec.strides)),
         gaps(millrace::kernels::dnn::gaps(spec.dilations)),
         before(list(spec.before)),
@@ -67,7 +67,8 @@ dnnl::algorithm method(const Convolution& spec) {
 }
 
 // Without bias and what follows: what gradients are hinted at.
-Forward::primitive_desc forward_desc(const Library& library, const Parts& p, dnnl::algorithm how) {
+Forward::primitive_desc forward_desc(const Library& library, const OnednnPrimitivesParts& p,
+                                     dnnl::algorithm how) {
   return {{dnnl::prop_kind::forward_training, how, p.src, p.weights, p.dst, p.strides, p.gaps,
            p.before, p.after},
           own_scratch(),
@@ -109,7 +110,7 @@ bool strides_over_large_images(const Convolution& spec) {
 }
 
 Forward::primitive_desc forward_desc(const Library& library, const Convolution& spec) {
-  Parts p(spec);
+  OnednnPrimitivesParts p(spec);
   p.dst = any_layout(spec.dst);
   // What oneDNN 2.6 takes for inference alone is slower on small images, and wants another layout
   // than its neighbours; it pays where the other one goes to memory again and again.
@@ -131,7 +132,8 @@ Forward::primitive_desc forward_desc(const Library& library, const Convolution& 
 using BackwardWeights = dnnl::convolution_backward_weights;
 
 // weights: of the result
-BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, const Parts& p,
+BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
+                                                      const OnednnPrimitivesParts& p,
                                                       const dnnl::memory::desc& weights,
                                                       dnnl::algorithm how,
                                                       const Forward::primitive_desc& hint) {
@@ -145,7 +147,7 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library, co
 BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
                                                       const Convolution& spec,
                                                       const NativeLayout* layout) {
-  Parts p(spec);
+  OnednnPrimitivesParts p(spec);
   const dnnl::algorithm how = method(spec);
   const auto hint = forward_desc(library, p, how);
   BackwardWeights::primitive_desc best =
@@ -184,7 +186,7 @@ StatusOr<Primitive> convolution_backward_data(CpuDevice& device, const Convoluti
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("convolution gradient of data", [&] {
     using Backward = dnnl::convolution_backward_data;
-    const Parts p(spec);
+    const OnednnPrimitivesParts p(spec);
     const auto hint = forward_desc(*library, p, method(spec));
     const Backward::primitive_desc desc({method(spec), any_layout(spec.src), p.weights, p.dst,
                                          p.strides, p.gaps, p.before, p.after},

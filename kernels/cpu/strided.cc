@@ -35,9 +35,9 @@ StridedBox simplify(const StridedBox& box) {
 }
 
 // Walks the outer dims of a box, the last one fastest.
-class Walk {
+class StridedWalk {
  public:
-  Walk(const StridedBox& box, size_t outer, int64_t start) : box_(box), at_(outer, 0) {
+  StridedWalk(const StridedBox& box, size_t outer, int64_t start) : box_(box), at_(outer, 0) {
     for (size_t i = outer; i-- > 0;) {
       at_[i] = start % box.dims[i];
       start /= box.dims[i];
@@ -64,7 +64,7 @@ class Walk {
   Dims at_;
 };
 
-int64_t product(llvm::ArrayRef<int64_t> dims) {
+int64_t product_strided(llvm::ArrayRef<int64_t> dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
@@ -105,13 +105,13 @@ void copy_planes(CpuDevice& device, StridedBox box, int plane, U* to, const U* f
   const int64_t columns = box.dims.back();
   const int64_t column_step = box.from.back();
   const size_t outer = box.dims.size() - 1;
-  const int64_t planes = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t planes = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   constexpr int64_t kBand = 16;  // rows of a hand-over: one cache line of the source or more
   const int64_t bands = (rows + kBand - 1) / kBand;
   const int64_t band_bytes = kBand * columns * static_cast<int64_t>(sizeof(U));
   const int64_t grain = std::max<int64_t>(1, kGrainBytes / band_bytes);
   device.parallel_for(planes * bands, grain, [&](int64_t begin, int64_t end) {
-    Walk walk(box, outer, begin / bands);
+    StridedWalk walk(box, outer, begin / bands);
     int64_t band = begin % bands;
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = band * kBand;
@@ -139,14 +139,14 @@ void copy_box(CpuDevice& device, const StridedBox& box, std::byte* to_bytes,
     return;
   }
   const size_t outer = box.dims.size() - 1;
-  const int64_t rows = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t rows = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   const int64_t count = box.dims.back();
   const int64_t to_stride = box.to.back();
   const int64_t from_stride = box.from.back();
   const int64_t row_bytes = count * static_cast<int64_t>(sizeof(U));
   const int64_t grain = std::max<int64_t>(1, kGrainBytes / row_bytes);
   device.parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
-    Walk walk(box, outer, begin);
+    StridedWalk walk(box, outer, begin);
     for (int64_t i = begin; i < end; ++i, walk.next())
       copy_row<U>(to + walk.to, to_stride, from + walk.from, from_stride, count);
   });
@@ -173,9 +173,9 @@ void add_box(CpuDevice& device, const StridedBox& box, C* to, const T* from) {
     return;
   }
   const size_t outer = box.dims.size() - 1;
-  const int64_t rows = product(llvm::ArrayRef<int64_t>(box.dims).drop_back());
+  const int64_t rows = product_strided(llvm::ArrayRef<int64_t>(box.dims).drop_back());
   const auto add_rows = [&](int64_t begin, int64_t end) {
-    Walk walk(box, outer, begin);
+    StridedWalk walk(box, outer, begin);
     for (int64_t i = begin; i < end; ++i, walk.next())
       add_row(to + walk.to, box.to.back(), from + walk.from, box.from.back(), box.dims.back());
   };
@@ -232,7 +232,7 @@ Dims row_major(llvm::ArrayRef<int64_t> dims) {
 
 void copy_strided(CpuDevice& device, int64_t element_bytes, const StridedBox& box, std::byte* to,
                   const std::byte* from) {
-  if (product(box.dims) == 0) return;
+  if (product_strided(box.dims) == 0) return;
   const StridedBox simple = simplify(box);
   if (simple.dims.empty() ||
       (simple.dims.size() == 1 && simple.to[0] == 1 && simple.from[0] == 1)) {
@@ -259,7 +259,7 @@ void copy_strided(CpuDevice& device, int64_t element_bytes, const StridedBox& bo
 }
 
 Status sum_strided(CpuDevice& device, const StridedBox& box, Tensor& to, const Tensor& from) {
-  const bool nothing = product(box.dims) == 0;
+  const bool nothing = product_strided(box.dims) == 0;
   return sum_as<float, double, Float16, Bfloat16, int32_t, int64_t>(device, simplify(box), to, from,
                                                                     nothing);
 }

@@ -10,14 +10,15 @@
 namespace millrace::kernels::detail {
 namespace {
 
-struct Operands {
+struct UnaryOperands {
   const Tensor* v;
   const Tensor* dout;
   Tensor* out;
 };
 
 template <typename T>
-Status run_loop(CpuDevice& device, const Operands& on, UnaryLoop<T> loop, const void* formula) {
+Status run_loop(CpuDevice& device, const UnaryOperands& on, UnaryLoop<T> loop,
+                const void* formula) {
   const T* const v = on.v == nullptr ? nullptr : stored<T>(*on.v);
   const T* const dout = on.dout == nullptr ? nullptr : stored<T>(*on.dout);
   T* const out = stored<T>(*on.out);
@@ -30,7 +31,7 @@ Status run_loop(CpuDevice& device, const Operands& on, UnaryLoop<T> loop, const 
 
 // Converts pieces that stay in the first cache.
 template <typename T>
-Status run_halves(CpuDevice& device, const Operands& on, UnaryLoop<float> loop,
+Status run_halves(CpuDevice& device, const UnaryOperands& on, UnaryLoop<float> loop,
                   const void* formula) {
   constexpr int64_t kPiece = 512;
   using Piece = std::array<float, kPiece>;
@@ -52,7 +53,7 @@ Status run_halves(CpuDevice& device, const Operands& on, UnaryLoop<float> loop,
   return Ok();
 }
 
-Status check(const Operands& on) {
+Status check_unary(const UnaryOperands& on) {
   for (const Tensor* const operand : {on.v, on.dout}) {
     if (operand == nullptr) continue;
     if (operand->dtype() != on.out->dtype() || operand->numel() != on.out->numel()) {
@@ -63,9 +64,9 @@ Status check(const Operands& on) {
   return Ok();
 }
 
-Status run_dense(const KernelContext& ctx, const Operands& on, const UnaryLoops& loops,
+Status run_dense(const KernelContext& ctx, const UnaryOperands& on, const UnaryLoops& loops,
                  const void* formula) {
-  if (const Status status = check(on); !status.ok()) return status;
+  if (const Status status = check_unary(on); !status.ok()) return status;
   CpuDevice& device = ctx.device();
   switch (on.out->dtype()) {
     case DType::kFloat32:
@@ -91,8 +92,8 @@ Status run_dense(const KernelContext& ctx, const Operands& on, const UnaryLoops&
 
 // Old programs clip and scale sparse gradients with elementwise ops; those act on the rows there
 // are.
-Status run_rows(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
-                const void* formula) {
+Status run_rows_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoops& loops,
+                      const void* formula) {
   const auto* const x = args.v ? ctx.in_value(args.v).get_if<SelectedRows>() : nullptr;
   if (x == nullptr || args.dout) return ctx.error("the inputs must be dense tensors");
   auto& out = ctx.out_value(args.out).as<SelectedRows>();
@@ -105,7 +106,7 @@ Status run_rows(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoop
 }
 
 // True if the formula makes 0 of 0, so that padding stays what it is.
-bool keeps_zero(const UnaryLoops& loops, const void* formula) {
+bool keeps_zero_unary(const UnaryLoops& loops, const void* formula) {
   const float zero = 0;
   float result = 1;
   loops.f32(formula, &zero, &zero, &result, 1);
@@ -113,13 +114,13 @@ bool keeps_zero(const UnaryLoops& loops, const void* formula) {
 }
 
 // Brings operands into one layout, that of the first which has one, and the result with them.
-Status follow_layout(const KernelContext& ctx, const UnaryArgs& args, const Operands& on,
-                     const UnaryLoops& loops, const void* formula) {
+Status follow_layout_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryOperands& on,
+                           const UnaryLoops& loops, const void* formula) {
   const Tensor& first = on.v != nullptr && on.v->layout() != nullptr ? *on.v : *on.dout;
   const bool alike = on.v == nullptr || on.dout == nullptr || on.v->dims() == on.dout->dims();
   const bool follows = alike && on.out->dtype() == first.dtype() &&
                        on.out->dims() == first.dims() &&
-                       (!is_padded(first) || keeps_zero(loops, formula));
+                       (!is_padded(first) || keeps_zero_unary(loops, formula));
   const LayoutPtr layout = follows ? first.layout() : nullptr;
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.v, layout));
   MILLRACE_RETURN_IF_ERROR(bring_to(ctx, args.dout, layout));
@@ -152,10 +153,10 @@ Status run_unary(const KernelContext& ctx, const UnaryArgs& args, const UnaryLoo
   const Tensor* const v = ctx.find_in(args.v);
   const Tensor* const dout = ctx.find_in(args.dout);
   if ((args.v && v == nullptr) || (args.dout && dout == nullptr))
-    return run_rows(ctx, args, loops, formula);
-  const Operands on{v, dout, &ctx.out(args.out)};
+    return run_rows_unary(ctx, args, loops, formula);
+  const UnaryOperands on{v, dout, &ctx.out(args.out)};
   if ((v != nullptr && v->layout() != nullptr) || (dout != nullptr && dout->layout() != nullptr))
-    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, on, loops, formula));
+    MILLRACE_RETURN_IF_ERROR(follow_layout_unary(ctx, args, on, loops, formula));
   return run_dense(ctx, on, loops, formula);
 }
 

@@ -8,17 +8,17 @@ namespace millrace::kernels {
 namespace {
 
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
-gelu(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+gelu_wide(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
   detail::value_loop<Gelu, float>(formula, v, dout, out, count);
 }
 
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
-gelu_grad(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
+gelu_grad_wide(const void* formula, const float* v, const float* dout, float* out, int64_t count) {
   detail::grad_loop<Gelu, float>(formula, v, dout, out, count);
 }
 
 [[gnu::flatten, gnu::target("avx512f,avx512vl,avx512bw,avx512dq,prefer-vector-width=512")]] void
-softmax(float* x, const float* mask, bool mask_advances, int64_t count) {
+softmax_wide(float* x, const float* mask, bool mask_advances, int64_t count) {
   masked_softmax(x, mask, mask_advances, count);
 }
 
@@ -55,9 +55,9 @@ few_places_weights(const size_t* taps, int64_t tap_count, const PlacePair* pairs
 }
 
 constexpr WideLoops kLoops = {
-    .gelu = gelu,
-    .gelu_grad = gelu_grad,
-    .masked_softmax = softmax,
+    .gelu = gelu_wide,
+    .gelu_grad = gelu_grad_wide,
+    .masked_softmax = softmax_wide,
     .softmax_gradient = softmax_grad,
     .norm_forward = norm_forward,
     .norm_backward = norm_backward,

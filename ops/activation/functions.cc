@@ -5,40 +5,41 @@
 namespace millrace::ops {
 namespace {
 
-constexpr GradReads kX = GradReads::kX;
-constexpr GradReads kOut = GradReads::kOut;
+constexpr GradReads kFunctionsX = GradReads::kX;
+constexpr GradReads kFunctionsOut = GradReads::kOut;
 constexpr GradReads kNothing = GradReads::kNothing;
 
 void add_powers_and_logs(OpRegistry& registry) {
-  registry.add(unary_op("exp", "exp_grad", kOut, "e to the power of x"));
-  registry.add(unary_op("expm1", "expm1_grad", kOut, "exp(x) - 1"));
-  registry.add(unary_op("log", "log_grad", kX, "natural logarithm"));
-  registry.add(unary_op("log2", "log2_grad", kX, "logarithm to base 2"));
-  registry.add(unary_op("log10", "log10_grad", kX, "logarithm to base 10"));
-  registry.add(unary_op("log1p", "log1p_grad", kX, "log(1 + x)"));
-  registry.add(unary_op("logit", "logit_grad", kX, "log(x / (1 - x))")
+  registry.add(unary_op("exp", "exp_grad", kFunctionsOut, "e to the power of x"));
+  registry.add(unary_op("expm1", "expm1_grad", kFunctionsOut, "exp(x) - 1"));
+  registry.add(unary_op("log", "log_grad", kFunctionsX, "natural logarithm"));
+  registry.add(unary_op("log2", "log2_grad", kFunctionsX, "logarithm to base 2"));
+  registry.add(unary_op("log10", "log10_grad", kFunctionsX, "logarithm to base 10"));
+  registry.add(unary_op("log1p", "log1p_grad", kFunctionsX, "log(1 + x)"));
+  registry.add(unary_op("logit", "logit_grad", kFunctionsX, "log(x / (1 - x))")
                    .attr("eps", 1e-6F, "x is cut to [eps, 1 - eps] before"));
-  registry.add(unary_op("sqrt", "sqrt_grad", kOut, "square root"));
-  registry.add(unary_op("rsqrt", "rsqrt_grad", kOut, "1 / sqrt(x)"));
-  registry.add(unary_op("square", "square_grad", kX, "x * x"));
-  registry.add(unary_op("reciprocal", "reciprocal_grad", kOut, "1 / x"));
-  registry.add(unary_op("erf", "erf_grad", kX, "error function"));
-  registry.add(unary_op("lgamma", "lgamma_grad", kX, "logarithm of the absolute gamma function"));
-  registry.add(unary_op("digamma", "digamma_grad", kX, "derivative of lgamma"));
+  registry.add(unary_op("sqrt", "sqrt_grad", kFunctionsOut, "square root"));
+  registry.add(unary_op("rsqrt", "rsqrt_grad", kFunctionsOut, "1 / sqrt(x)"));
+  registry.add(unary_op("square", "square_grad", kFunctionsX, "x * x"));
+  registry.add(unary_op("reciprocal", "reciprocal_grad", kFunctionsOut, "1 / x"));
+  registry.add(unary_op("erf", "erf_grad", kFunctionsX, "error function"));
+  registry.add(
+      unary_op("lgamma", "lgamma_grad", kFunctionsX, "logarithm of the absolute gamma function"));
+  registry.add(unary_op("digamma", "digamma_grad", kFunctionsX, "derivative of lgamma"));
 }
 
 void add_trigonometry(OpRegistry& registry) {
-  registry.add(unary_op("sin", "sin_grad", kX, "sine, x in radians"));
-  registry.add(unary_op("cos", "cos_grad", kX, "cosine, x in radians"));
-  registry.add(unary_op("tan", "tan_grad", kX, "tangent, x in radians"));
-  registry.add(unary_op("asin", "asin_grad", kX, "inverse sine"));
-  registry.add(unary_op("acos", "acos_grad", kX, "inverse cosine"));
-  registry.add(unary_op("atan", "atan_grad", kX, "inverse tangent"));
-  registry.add(unary_op("sinh", "sinh_grad", kX, "hyperbolic sine"));
-  registry.add(unary_op("cosh", "cosh_grad", kX, "hyperbolic cosine"));
-  registry.add(unary_op("asinh", "asinh_grad", kX, "inverse hyperbolic sine"));
-  registry.add(unary_op("acosh", "acosh_grad", kX, "inverse hyperbolic cosine"));
-  registry.add(unary_op("atanh", "atanh_grad", kX, "inverse hyperbolic tangent"));
+  registry.add(unary_op("sin", "sin_grad", kFunctionsX, "sine, x in radians"));
+  registry.add(unary_op("cos", "cos_grad", kFunctionsX, "cosine, x in radians"));
+  registry.add(unary_op("tan", "tan_grad", kFunctionsX, "tangent, x in radians"));
+  registry.add(unary_op("asin", "asin_grad", kFunctionsX, "inverse sine"));
+  registry.add(unary_op("acos", "acos_grad", kFunctionsX, "inverse cosine"));
+  registry.add(unary_op("atan", "atan_grad", kFunctionsX, "inverse tangent"));
+  registry.add(unary_op("sinh", "sinh_grad", kFunctionsX, "hyperbolic sine"));
+  registry.add(unary_op("cosh", "cosh_grad", kFunctionsX, "hyperbolic cosine"));
+  registry.add(unary_op("asinh", "asinh_grad", kFunctionsX, "inverse hyperbolic sine"));
+  registry.add(unary_op("acosh", "acosh_grad", kFunctionsX, "inverse hyperbolic cosine"));
+  registry.add(unary_op("atanh", "atanh_grad", kFunctionsX, "inverse hyperbolic tangent"));
 }
 
 Status infer_abs(InferContext& ctx) {
@@ -55,7 +56,7 @@ Status infer_test(InferContext& ctx) {
 
 // The gradients of the rounding ones are zero.
 void add_parts(OpRegistry& registry) {
-  registry.add(unary_op("abs", "abs_grad", kX, "absolute value").infer(infer_abs));
+  registry.add(unary_op("abs", "abs_grad", kFunctionsX, "absolute value").infer(infer_abs));
   registry.add(unary_op("floor", "floor_grad", kNothing, "largest integer <= x"));
   registry.add(unary_op("ceil", "ceil_grad", kNothing, "smallest integer >= x"));
   registry.add(unary_op("round", "round_grad", kNothing, "nearest integer, halves away from 0"));

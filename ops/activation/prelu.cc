@@ -15,7 +15,7 @@ int64_t alpha_elements(const InferContext& ctx, const VarMeta& x) {
   return dims_product(llvm::ArrayRef<int64_t>(x.dims).drop_front());
 }
 
-Status infer(InferContext& ctx) {
+Status infer_prelu(InferContext& ctx) {
   const int64_t expected = alpha_elements(ctx, ctx.input("X"));
   const VarMeta& alpha = ctx.input("Alpha");
   if (expected >= 0 && dims_known(alpha)) {
@@ -40,7 +40,7 @@ OpDef prelu() {
       .attr("mode", "all", "one slope for all, one a channel, or one an element of the row")
       .one_of({"all", "channel", "element"})
       .attr("data_format", "NCHW", "where the channels are")
-      .infer(infer)
+      .infer(infer_prelu)
       .grad({.type = "prelu_grad",
              .inputs = {"Alpha", "Out@GRAD", "X"},
              .outputs = {"Alpha@GRAD", "X@GRAD"},

@@ -5,7 +5,7 @@ namespace millrace::ops {
 namespace {
 
 // Zero everywhere, computed as a scale by 0 so that shape and LoD follow.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_sign(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("scale");
@@ -17,7 +17,7 @@ StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
 }  // namespace
 
 OpDef sign() {
-  return unary_op("sign", "", GradReads::kNothing, "-1, 0 or 1").grad(grad);
+  return unary_op("sign", "", GradReads::kNothing, "-1, 0 or 1").grad(grad_sign);
 }
 
 }  // namespace millrace::ops

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_softmax(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (dims_known(x)) {
     MILLRACE_RETURN_IF_ERROR(
@@ -14,25 +14,25 @@ Status infer(InferContext& ctx) {
 }
 
 // Maximum, difference, exponential, sum and quotient.
-double flops(const InferContext& ctx) {
+double flops_softmax(const InferContext& ctx) {
   return 5 * elementwise_flops(ctx);
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
+OpDef family_softmax(llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc) {
   return unary_op(type, grad_type, GradReads::kOut, doc)
       .attr("axis", -1, "dim along which the exponentials are normalised")
-      .infer(infer)
-      .flops(flops);
+      .infer(infer_softmax)
+      .flops(flops_softmax);
 }
 
 }  // namespace
 
 OpDef softmax() {
-  return family("softmax", "softmax_grad", "exp(x) divided by its sum along axis");
+  return family_softmax("softmax", "softmax_grad", "exp(x) divided by its sum along axis");
 }
 
 OpDef log_softmax() {
-  return family("log_softmax", "log_softmax_grad", "logarithm of softmax");
+  return family_softmax("log_softmax", "log_softmax_grad", "logarithm of softmax");
 }
 
 }  // namespace millrace::ops

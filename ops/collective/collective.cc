@@ -34,7 +34,7 @@ OpDef reduction(llvm::StringRef type, llvm::StringRef doc) {
 }
 
 // The joined result has nranks times the rows.
-Status infer_gather(InferContext& ctx) {
+Status infer_gather_collective(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
@@ -44,7 +44,7 @@ Status infer_gather(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_scatter(InferContext& ctx) {
+Status infer_scatter_collective(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
@@ -127,11 +127,11 @@ void add_collective_ops(OpRegistry& registry) {
   registry.add(ring("c_allgather", "values of all ranks, joined on dim 0")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
-                   .infer(infer_gather));
+                   .infer(infer_gather_collective));
   registry.add(ring("c_reducescatter", "sum over all ranks, each gets its share of rows")
                    .attr("nranks", 1, "size of the group")
                    .range(1)
-                   .infer(infer_scatter));
+                   .infer(infer_scatter_collective));
   registry.add(ring("barrier", "waits for all ranks"));
   registry.add(collective("allreduce", "old form: reduction over all ranks")
                    .attr("reduce_type", 0, "0 sum, 1 product, 2 max, 3 min")

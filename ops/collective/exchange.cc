@@ -28,7 +28,7 @@ Status infer_in_place(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_merge(InferContext& ctx) {
+Status infer_merge_exchange(InferContext& ctx) {
   ctx.copy("X", "Out");
   ctx.copy("X", "MergedOut");
   return Ok();
@@ -55,7 +55,7 @@ void add_exchange_ops(OpRegistry& registry) {
                    .input("Merged", "sum of those before", Arity::kOptional)
                    .output("Out", "X, in place")
                    .output("MergedOut", "Merged, in place")
-                   .infer(infer_merge)
+                   .infer(infer_merge_exchange)
                    .side_effects());
 }
 

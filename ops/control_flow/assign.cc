@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr uint32_t kData = kTensorLike | kTensorArray;
+constexpr uint32_t kAssignData = kTensorLike | kTensorArray;
 
 StatusOr<std::vector<GradOp>> grad_assign(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
@@ -92,8 +92,8 @@ Status infer_memory_helper(InferContext& ctx) {
 void add_assign_ops(OpRegistry& registry) {
   registry.add(OpDef("assign")
                    .doc("Out = X")
-                   .input("X", "any shape and kind", Arity::kOptional, kData)
-                   .output("Out", "copy of X", Arity::kOne, kData)
+                   .input("X", "any shape and kind", Arity::kOptional, kAssignData)
+                   .output("Out", "copy of X", Arity::kOne, kAssignData)
                    .infer(infer_memory_helper)
                    .grad(grad_assign)
                    .inplace("X", "Out"));

@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr uint32_t kData = kTensorLike | kTensorArray;
+constexpr uint32_t kBranchesData = kTensorLike | kTensorArray;
 
 // The branches may differ in known dims; only what they share is known of the result.
 Status infer_select_input(InferContext& ctx) {
@@ -57,7 +57,7 @@ Status infer_split(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_merge(InferContext& ctx) {
+Status infer_merge_branches(InferContext& ctx) {
   VarMeta out = ctx.input("InTrue");
   if (!dims_known(out) || out.dims.empty()) return Ok();
   out.dims[0] = -1;
@@ -101,7 +101,7 @@ OpDef merge(llvm::StringRef type) {
       .output("Out", "all sequences in the order of X")
       .attr("level", 0, "LoD level")
       .range(0)
-      .infer(infer_merge);
+      .infer(infer_merge_branches);
   return def;
 }
 
@@ -110,17 +110,17 @@ OpDef merge(llvm::StringRef type) {
 void add_branch_ops(OpRegistry& registry) {
   registry.add(OpDef("select_input")
                    .doc("Out = X[Mask]")
-                   .input("X", "one var a branch", Arity::kMany, kData)
+                   .input("X", "one var a branch", Arity::kMany, kBranchesData)
                    .input("Mask", "one int32")
-                   .output("Out", "the chosen var", Arity::kOne, kData)
+                   .output("Out", "the chosen var", Arity::kOne, kBranchesData)
                    .infer(infer_select_input)
                    .grad(grad_select_input));
   registry.add(OpDef("select_output")
                    .doc("Out[Mask] = X")
-                   .input("X", "any shape", Arity::kOne, kData)
+                   .input("X", "any shape", Arity::kOne, kBranchesData)
                    .input("Mask", "one int32")
                    // Places of unwanted gradients are @EMPTY@.
-                   .output("Out", "one var a branch", Arity::kAny, kData)
+                   .output("Out", "one var a branch", Arity::kAny, kBranchesData)
                    .infer(infer_select_output)
                    .grad(grad_select_output));
   registry.add(OpDef("split_lod_tensor")

@@ -8,7 +8,7 @@
 namespace millrace::ops {
 namespace {
 
-VarMeta rows_unknown(const VarMeta& meta) {
+VarMeta rows_unknown_rank_table(const VarMeta& meta) {
   VarMeta out = meta;
   if (!out.dims.empty()) out.dims[0] = -1;
   return out;
@@ -17,7 +17,7 @@ VarMeta rows_unknown(const VarMeta& meta) {
 Status infer_to_array(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
-  VarMeta out = rows_unknown(x);
+  VarMeta out = rows_unknown_rank_table(x);
   out.kind = VarKind::kLodTensorArray;
   out.lod_level = std::max(x.lod_level - 1, 0);
   ctx.set_output("Out", std::move(out));
@@ -27,7 +27,7 @@ Status infer_to_array(InferContext& ctx) {
 Status infer_from_array(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) return Ok();
-  VarMeta out = rows_unknown(x);
+  VarMeta out = rows_unknown_rank_table(x);
   out.kind = VarKind::kLodTensor;
   out.lod_level = x.lod_level + 1;
   ctx.set_output("Out", std::move(out));
@@ -43,7 +43,7 @@ Status infer_max_len(InferContext& ctx) {
 Status infer_shrink(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "I", 1));
   const VarMeta& x = ctx.input("X");
-  if (dims_known(x)) ctx.set_output("Out", rows_unknown(x));
+  if (dims_known(x)) ctx.set_output("Out", rows_unknown_rank_table(x));
   return Ok();
 }
 

@@ -5,7 +5,7 @@ namespace millrace::ops {
 namespace {
 
 // Label, score and the coordinates of each box that is kept.
-Status infer(InferContext& ctx) {
+Status infer_nms(InferContext& ctx) {
   const VarMeta boxes = ctx.input("BBoxes");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "BBoxes", 3, 3));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Scores", 2, 3));
@@ -21,7 +21,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family_nms(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("BBoxes", "[batch, boxes, 4], or [boxes, classes, 4] with LoD")
@@ -34,12 +34,12 @@ OpDef family(llvm::StringRef type, llvm::StringRef doc) {
       .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
       .range(-1)
       .attr("normalized", true, "corners are points; false: pixels")
-      .infer(infer);
+      .infer(infer_nms);
   return def;
 }
 
 OpDef multiclass(llvm::StringRef type) {
-  return family(type, "of each class the boxes with the best scores that overlap little")
+  return family_nms(type, "of each class the boxes with the best scores that overlap little")
       .attr("nms_threshold", 0.3F, "overlap at which the worse box goes")
       .range(0)
       .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none");
@@ -55,7 +55,7 @@ void add_nms_ops(OpRegistry& registry) {
                    .input("RoisNum", "int32 [batch]; replaces LoD", Arity::kOptional)
                    .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
                    .output("NmsRoisNum", "int32 [batch], boxes of each image", Arity::kOptional));
-  registry.add(family("matrix_nms", "boxes with scores lowered by the overlap with better ones")
+  registry.add(family_nms("matrix_nms", "boxes with scores lowered by the overlap with better ones")
                    .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
                    .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)
                    .attr("post_threshold", 0.0F, "lowered scores below go")

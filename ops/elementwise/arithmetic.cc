@@ -4,13 +4,13 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_arithmetic(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", ctx.attr<int32_t>("axis"));
 }
 
 // A pass that relies on dims which the declarations leave open names the operands.
-Status infer_sum(InferContext& ctx) {
-  MILLRACE_RETURN_IF_ERROR(infer(ctx));
+Status infer_sum_arithmetic(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer_arithmetic(ctx));
   for (const std::string& slot : ctx.attr<std::vector<std::string>>("whole_operands")) {
     const VarMeta& own = ctx.input(slot);
     const VarMeta& other = ctx.input(slot == "X" ? "Y" : "X");
@@ -37,7 +37,7 @@ OpDef arithmetic(llvm::StringRef type, llvm::StringRef doc) {
       .output("Out", "broadcast shape, dtype and LoD of X")
       .attr("axis", -1, "dim of the larger operand where the smaller one starts; -1: at the end")
       .range(-1)
-      .infer(infer)
+      .infer(infer_arithmetic)
       .flops(elementwise_flops)
       .inplace("X", "Out");
   return def;
@@ -58,7 +58,7 @@ void add_elementwise_ops(OpRegistry& registry) {
   registry.add(arithmetic("elementwise_add", "Out = X + Y")
                    .attr("whole_operands", std::vector<std::string>{},
                          "operands, X or Y, that are not broadcast; for passes")
-                   .infer(infer_sum)
+                   .infer(infer_sum_arithmetic)
                    .grad(from_operands("elementwise_add_grad")));
   add("elementwise_sub", "elementwise_sub_grad", "Out = X - Y");
   add("elementwise_mul", "elementwise_mul_grad", "Out = X * Y");

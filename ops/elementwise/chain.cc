@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-double flops(const InferContext& ctx) {
+double flops_chain(const InferContext& ctx) {
   return elementwise_flops(ctx) *
          static_cast<double>(ctx.attr<std::vector<std::string>>("steps").size());
 }
@@ -40,7 +40,7 @@ OpDef elementwise_chain() {
           "steps",
           "ops in the text form of programs; t is the result of the step before, x0 in the first")
       .infer(infer_unary)
-      .flops(flops)
+      .flops(flops_chain)
       .inplace("X", "Out");
 }
 

@@ -14,7 +14,7 @@ Status infer_bitwise(InferContext& ctx) {
   return infer_broadcast(ctx, "X", "Y", "Out", -1);
 }
 
-OpDef binary(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
+OpDef binary_compare(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "any shape")
@@ -30,7 +30,7 @@ OpDef binary(llvm::StringRef type, llvm::StringRef doc, InferFn infer) {
 void add_compare_ops(OpRegistry& registry) {
   const auto compare = [&](llvm::StringRef type, llvm::StringRef doc) {
     registry.add(
-        binary(type, doc, infer_compare)
+        binary_compare(type, doc, infer_compare)
             .attr("axis", -1, "dim of the larger operand where the smaller one starts; -1: the end")
             .range(-1)
             .attr("force_cpu", false, "keep the result in host memory"));
@@ -43,7 +43,7 @@ void add_compare_ops(OpRegistry& registry) {
   compare("greater_equal", "Out = X >= Y, bool");
 
   const auto logical = [&](llvm::StringRef type, llvm::StringRef doc) {
-    registry.add(binary(type, doc, infer_logical).inplace("X", "Out"));
+    registry.add(binary_compare(type, doc, infer_logical).inplace("X", "Out"));
   };
   logical("logical_and", "Out = X and Y; a number counts as true if it is not zero");
   logical("logical_or", "Out = X or Y; a number counts as true if it is not zero");
@@ -57,7 +57,7 @@ void add_compare_ops(OpRegistry& registry) {
                    .inplace("X", "Out"));
 
   const auto bitwise = [&](llvm::StringRef type, llvm::StringRef doc) {
-    registry.add(binary(type, doc, infer_bitwise).inplace("X", "Out"));
+    registry.add(binary_compare(type, doc, infer_bitwise).inplace("X", "Out"));
   };
   bitwise("bitwise_and", "Out = X & Y; bool or integers");
   bitwise("bitwise_or", "Out = X | Y; bool or integers");

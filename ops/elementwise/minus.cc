@@ -5,13 +5,13 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_minus(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   return infer_unary(ctx);
 }
 
 // One scale for each operand that wants a gradient.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_minus(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (const auto& [slot, factor] : {std::pair{"X", 1.0F}, std::pair{"Y", -1.0F}}) {
     std::vector<std::string> wanted = ctx.input_grad(slot);
@@ -32,8 +32,8 @@ OpDef minus() {
       .input("X", "any shape")
       .input("Y", "shape of X")
       .output("Out", "shape, dtype and LoD of X")
-      .infer(infer)
-      .grad(grad)
+      .infer(infer_minus)
+      .grad(grad_minus)
       .flops(elementwise_flops)
       .inplace("X", "Out");
 }

@@ -30,11 +30,11 @@ Status infer_rows(InferContext& ctx, bool drops_last_dim) {
 Status infer_v1(InferContext& ctx) {
   return infer_rows(ctx, true);
 }
-Status infer_v2(InferContext& ctx) {
+Status infer_v2_lookup(InferContext& ctx) {
   return infer_rows(ctx, false);
 }
 
-Status infer_grad(InferContext& ctx) {
+Status infer_grad_lookup(InferContext& ctx) {
   if (!ctx.has_input("W")) return Ok();
   VarMeta meta = ctx.input("W");
   const bool sparse = ctx.attr<bool>("is_sparse");  // whatever is_distributed says
@@ -90,7 +90,7 @@ OpDef lookup_grad(llvm::StringRef type) {
       .input("Out", "rows of the forward op; not used", Arity::kOptional)
       .input("Out@GRAD", "gradients of the rows")
       .output("W@GRAD", "gradient of the table", Arity::kOptional)
-      .infer(infer_grad);
+      .infer(infer_grad_lookup);
   return attrs(def, is_newer(type));
 }
 
@@ -101,7 +101,7 @@ void add_lookup_ops(OpRegistry& registry) {
                       "dims of Ids without the last one, then the width", infer_v1));
   registry.add(lookup_grad("lookup_table_grad"));
   registry.add(lookup("lookup_table_v2", "lookup_table_v2_grad", "integers of any shape",
-                      "dims of Ids, then the width", infer_v2));
+                      "dims of Ids, then the width", infer_v2_lookup));
   registry.add(lookup_grad("lookup_table_v2_grad"));
 }
 

@@ -32,7 +32,7 @@ Status infer_pooled(InferContext& ctx) {
 }
 
 // The parts side by side; LoD is that of the first, as concat has it.
-Status infer_concat(InferContext& ctx) {
+Status infer_concat_pooled(InferContext& ctx) {
   size_t tables = 0;
   size_t matrices = 0;
   std::optional<VarMeta> out;
@@ -69,7 +69,7 @@ Status infer_concat(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_grad(InferContext& ctx) {
+Status infer_grad_pooled(InferContext& ctx) {
   const bool sparse = ctx.attr<bool>("is_sparse");
   const Slot* const tables = ctx.op().find_input("W");
   for (size_t i = 0; tables != nullptr && i < tables->args.size(); ++i) {
@@ -103,7 +103,7 @@ void add_pooled_lookup_ops(OpRegistry& registry) {
       .grad({.type = "fused_embedding_seq_pool_grad",
              .inputs = {"Ids", "Out@GRAD", "W"},
              .outputs = {"W@GRAD"},
-             .infer = infer_grad})
+             .infer = infer_grad_pooled})
       .flops(elementwise_flops);
   registry.add(with_attrs(one));
 
@@ -117,11 +117,11 @@ void add_pooled_lookup_ops(OpRegistry& registry) {
       .output("Out", "[sequences, sum of the widths]")
       .required_attr<std::vector<int32_t>>("parts", "in order: 1 the next table, 0 the next of X")
       .range(0, 1)
-      .infer(infer_concat)
+      .infer(infer_concat_pooled)
       .grad({.type = "fused_embedding_seq_pool_concat_grad",
              .inputs = {"Ids", "Out@GRAD", "W", "X"},
              .outputs = {"W@GRAD", "X@GRAD"},
-             .infer = infer_grad})
+             .infer = infer_grad_pooled})
       .flops(elementwise_flops);
   registry.add(with_attrs(many));
 }

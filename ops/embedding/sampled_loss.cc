@@ -8,7 +8,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-int64_t rows_of(const VarMeta& meta) {
+int64_t rows_of_sampled_loss(const VarMeta& meta) {
   return dims_known(meta) && meta.rank() > 0 ? meta.dims[0] : -1;
 }
 
@@ -27,7 +27,7 @@ Status infer_nce(InferContext& ctx) {
                        dims_text(weight.dims), classes);
     }
   }
-  const int64_t rows = rows_of(input);
+  const int64_t rows = rows_of_sampled_loss(input);
   int64_t samples = -1;
   if (dims_known(label)) {
     const int64_t labels = label.rank() == 2 ? label.dims[1] : 1;
@@ -62,9 +62,9 @@ Status infer_hsigmoid(InferContext& ctx) {
     return ctx.error("'W' has shape {}, expected [classes - 1, width] for 'X' {}",
                      dims_text(w.dims), dims_text(x.dims));
   }
-  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of(x), 1}), x));
+  ctx.set_output("Out", with_offsets_of(tensor_meta(x.dtype, {rows_of_sampled_loss(x), 1}), x));
   // The width is the length of the longest path in the tree of classes.
-  ctx.set_output("PreOut", x.dtype, {rows_of(x), -1});
+  ctx.set_output("PreOut", x.dtype, {rows_of_sampled_loss(x), -1});
   ctx.copy("W", "W_Out");
   return Ok();
 }

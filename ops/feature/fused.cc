@@ -97,7 +97,7 @@ double fc_flops(const InferContext& ctx) {
 }
 
 // One of the two functions is binary; the pair is written outer first.
-Status infer_fused(InferContext& ctx) {
+Status infer_fused_op(InferContext& ctx) {
   const auto functions = ctx.attr<Strings>("functor_list");
   if (functions.size() != 2) {
     return ctx.error("attribute 'functor_list' has {} entries, expected 2", functions.size());
@@ -133,7 +133,7 @@ StatusOr<std::vector<GradOp>> grad_fused(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
-Status infer_fused_grad(InferContext& ctx) {
+Status infer_fused_grad_fused(InferContext& ctx) {
   ctx.copy(ctx.has_input("X") ? "X" : "Out", "X@GRAD");
   ctx.copy("Y", "Y@GRAD");
   ctx.copy("IntermediateOut", "IntermediateOut@GRAD");
@@ -155,7 +155,7 @@ void add_fused_pair(OpRegistry& registry) {
       .input("Y", "shape of X, or one that is broadcast to it")
       .output("Out", "shape of X")
       .intermediate("IntermediateOut", "result of the inner function")
-      .infer(infer_fused)
+      .infer(infer_fused_op)
       .grad(grad_fused)
       .flops(elementwise_flops);
   registry.add(fused_attrs(forward));
@@ -169,7 +169,7 @@ void add_fused_pair(OpRegistry& registry) {
       .output("X@GRAD", "gradient of X", Arity::kOptional)
       .output("Y@GRAD", "gradient of Y", Arity::kOptional)
       .output("IntermediateOut@GRAD", "gradient of the inner result", Arity::kOptional)
-      .infer(infer_fused_grad);
+      .infer(infer_fused_grad_fused);
   registry.add(fused_attrs(backward));
 }
 

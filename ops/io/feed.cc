@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-constexpr uint32_t kData = kTensorLike | kTensorArray;
+constexpr uint32_t kFeedData = kTensorLike | kTensorArray;
 // An edge optimizer declares the fetch list as a tensor array.
 constexpr uint32_t kFetchList = kFeedFetch | kTensorArray;
 
@@ -20,14 +20,14 @@ void add_feed_ops(OpRegistry& registry) {
                    .side_effects());
   registry.add(OpDef("fetch")
                    .doc("element col of the fetch list = X")
-                   .input("X", "the var to fetch", Arity::kOne, kData)
+                   .input("X", "the var to fetch", Arity::kOne, kFeedData)
                    .output("Out", "the fetch list", Arity::kOne, kFetchList)
                    .required_attr<int32_t>("col", "position in the fetch list")
                    .range(0)
                    .side_effects());
   registry.add(OpDef("fetch_v2")
                    .doc("element col of the fetch list = X")
-                   .input("X", "the var to fetch", Arity::kOne, kData)
+                   .input("X", "the var to fetch", Arity::kOne, kFeedData)
                    .output("Out", "the fetch list", Arity::kOne, kFetchList)
                    .required_attr<int32_t>("col", "position in the fetch list")
                    .range(0)

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_center_loss(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Centers", 2, 2));
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "CenterUpdateRate", 1));
@@ -27,7 +27,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_center_loss(const InferContext& ctx) {
   return 4 * element_count(ctx.input("X"));
 }
 
@@ -46,11 +46,11 @@ OpDef center_loss() {
       .attr("cluster_num", 0, "number of classes")
       .range(0)
       .attr("need_update", false, "whether to move the centres")
-      .infer(infer)
+      .infer(infer_center_loss)
       .grad({.type = "center_loss_grad",
              .inputs = {"Loss@GRAD", "SampleCenterDiff", "X"},
              .outputs = {"X@GRAD"}})
-      .flops(flops)
+      .flops(flops_center_loss)
       .inplace("Centers", "CentersOut");
 }
 

@@ -7,7 +7,7 @@ namespace {
 
 // The first input slot is the prediction, the second what it is compared with; every output has the
 // shape of the prediction. Old programs pair [n, 1] with [n].
-Status infer(InferContext& ctx) {
+Status infer_elementwise_losses(InferContext& ctx) {
   const auto inputs = ctx.def().inputs();
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, inputs[0].name, inputs[1].name));
   for (const SlotDef& output : ctx.def().outputs()) ctx.copy(inputs[0].name, output.name);
@@ -36,7 +36,7 @@ OpDef loss(llvm::StringRef type, llvm::StringRef doc, llvm::StringRef prediction
   def.doc(doc)
       .input(prediction, "predictions")
       .input(truth, "what they should be, shape of the predictions")
-      .infer(infer)
+      .infer(infer_elementwise_losses)
       .flops(elementwise_flops);
   return def;
 }

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_kldiv_loss(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Target"));
   if (ctx.attr<std::string>("reduction") == "none") {
     ctx.set_output("Loss", without_offsets(ctx.input("X")));
@@ -25,7 +25,7 @@ OpDef kldiv_loss() {
       .output("Loss", "shape of X, or rank 0")
       .attr("reduction", "mean", "how the values are put together")
       .one_of({"none", "mean", "sum", "batchmean"})
-      .infer(infer)
+      .infer(infer_kldiv_loss)
       .grad({.type = "kldiv_loss_grad",
              .inputs = {"Loss@GRAD", "Target", "X"},
              .outputs = {"X@GRAD"}})

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_label_smooth(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (ctx.has_input("PriorDist") && dims_known(x) && !x.dims.empty() && x.dims.back() >= 0)
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "PriorDist", x.dims.back()));
@@ -21,7 +21,7 @@ OpDef label_smooth() {
       .output("Out", "shape of X")
       .attr("epsilon", 0.0F, "weight of the prior")
       .range(0, 1)
-      .infer(infer)
+      .infer(infer_label_smooth)
       .grad({.type = "label_smooth_grad",
              .inputs = {"Out@GRAD"},
              .outputs = {"X@GRAD"},

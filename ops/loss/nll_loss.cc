@@ -19,7 +19,7 @@ StatusOr<Dims> label_dims(const InferContext& ctx) {
                    dims_text(label.dims));
 }
 
-Status infer(InferContext& ctx) {
+Status infer_nll_loss(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
   const VarMeta& x = ctx.input("X");
   const DType dtype = x.dtype;
@@ -50,7 +50,7 @@ OpDef nll_loss() {
       .attr("ignore_index", int64_t{-100}, "class that gives loss 0")
       .attr("reduction", "mean", "how the values are put together")
       .one_of({"none", "mean", "sum"})
-      .infer(infer)
+      .infer(infer_nll_loss)
       .grad({.type = "nll_loss_grad",
              .inputs = {"Label", "Out@GRAD", "Total_weight", "Weight", "X"},
              .outputs = {"X@GRAD"},

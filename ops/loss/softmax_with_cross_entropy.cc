@@ -22,7 +22,7 @@ Status check_label(const InferContext& ctx, llvm::ArrayRef<int64_t> loss, size_t
                    dims_text(label.dims));
 }
 
-Status infer(InferContext& ctx) {
+Status infer_softmax_with_cross_entropy(InferContext& ctx) {
   const VarMeta& logits = ctx.input("Logits");
   if (!dims_known(logits)) {
     ctx.copy("Logits", "Softmax");
@@ -40,7 +40,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_softmax_with_cross_entropy(const InferContext& ctx) {
   return 6 * elementwise_flops(ctx);
 }
 
@@ -58,13 +58,13 @@ OpDef softmax_with_cross_entropy() {
       .attr("numeric_stable_mode", true, "subtract the maximum first")
       .attr("ignore_index", -100, "class that gives loss 0")
       .attr("axis", -1, "dim of the classes")
-      .infer(infer)
+      .infer(infer_softmax_with_cross_entropy)
       .grad({.type = "softmax_with_cross_entropy_grad",
              .inputs = {"Label", "Loss@GRAD", "Softmax"},
              .outputs = {"Logits@GRAD"},
              .shape_like = {{"Logits@GRAD", "Softmax"}},
              .drops_lod = true})
-      .flops(flops)
+      .flops(flops_softmax_with_cross_entropy)
       .inplace("Logits", "Softmax");
 }
 

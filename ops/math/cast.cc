@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_cast(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "out_dtype"));
   VarMeta out = ctx.input("X");
   out.dtype = dtype;
@@ -14,7 +14,7 @@ Status infer(InferContext& ctx) {
 }
 
 // The cast back.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_cast(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("cast");
@@ -33,8 +33,8 @@ OpDef cast() {
       .output("Out", "shape and LoD of X")
       .required_attr<int32_t>("out_dtype", "element type of Out")
       .required_attr<int32_t>("in_dtype", "element type of X")
-      .infer(infer)
-      .grad(grad)
+      .infer(infer_cast)
+      .grad(grad_cast)
       .flops(elementwise_flops);
 }
 

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_clip(InferContext& ctx) {
   const bool fixed = !ctx.has_input("Min") && !ctx.has_input("Max");
   const float lower = ctx.attr<float>("min");
   const float upper = ctx.attr<float>("max");
@@ -24,7 +24,7 @@ OpDef clip() {
       .output("Out", "shape, dtype, LoD and kind of X")
       .required_attr<float>("min", "lower bound")
       .required_attr<float>("max", "upper bound, not below min")
-      .infer(infer)
+      .infer(infer_clip)
       .grad({.type = "clip_grad",
              .inputs = {"Max", "Min", "Out@GRAD", "X"},
              .outputs = {"X@GRAD"},

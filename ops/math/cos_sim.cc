@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_cos_sim(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 64));
@@ -27,7 +27,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_cos_sim(const InferContext& ctx) {
   return 6 * element_count(ctx.input("X"));
 }
 
@@ -41,11 +41,11 @@ OpDef cos_sim() {
       .output("Out", "[n, 1], LoD of X")
       .intermediate("XNorm", "norms of the rows of X")
       .intermediate("YNorm", "norms of the rows of Y")
-      .infer(infer)
+      .infer(infer_cos_sim)
       .grad({.type = "cos_sim_grad",
              .inputs = {"Out", "Out@GRAD", "X", "XNorm", "Y", "YNorm"},
              .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops);
+      .flops(flops_cos_sim);
 }
 
 }  // namespace millrace::ops

@@ -7,7 +7,7 @@ namespace {
 // The default, larger than any rank, stands for "the first dim of size 3".
 constexpr int32_t kFirstOfSizeThree = 9;
 
-Status infer(InferContext& ctx) {
+Status infer_cross(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Y"));
   const VarMeta& x = ctx.input("X");
   const int32_t dim = ctx.attr<int32_t>("dim");
@@ -30,7 +30,7 @@ OpDef cross() {
       .input("Y", "shape of X")
       .output("Out", "shape of X")
       .attr("dim", kFirstOfSizeThree, "dim of the vectors; 9: the first one of size 3")
-      .infer(infer)
+      .infer(infer_cross)
       .grad(
           {.type = "cross_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
       .flops(elementwise_flops);

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_dist(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(broadcast_dims(ctx, "X", "Y", -1).status());
   ctx.set_output("Out", ctx.input("X").dtype, {});
   return Ok();
@@ -19,7 +19,7 @@ OpDef dist() {
       .input("Y", "a shape that broadcasts with X")
       .output("Out", "rank 0")
       .attr("p", 2.0F, "order of the norm; 0 and infinities as in p_norm")
-      .infer(infer)
+      .infer(infer_dist)
       .grad({.type = "dist_grad",
              .inputs = {"Out", "Out@GRAD", "X", "Y"},
              .outputs = {"X@GRAD", "Y@GRAD"}})

@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_kron(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   if (!dims_known(x) || !dims_known(y)) {
@@ -23,7 +23,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_kron(const InferContext& ctx) {
   return element_count(ctx.input("X")) * element_count(ctx.input("Y"));
 }
 
@@ -35,10 +35,10 @@ OpDef kron() {
       .input("X", "any shape")
       .input("Y", "any shape")
       .output("Out", "dim by dim the product of both sizes, aligned at the end")
-      .infer(infer)
+      .infer(infer_kron)
       .grad(
           {.type = "kron_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops);
+      .flops(flops_kron);
 }
 
 }  // namespace millrace::ops

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-bool both_known(const InferContext& ctx) {
+bool both_known_matmul(const InferContext& ctx) {
   return dims_known(ctx.input("X")) && dims_known(ctx.input("Y"));
 }
 
@@ -23,10 +23,10 @@ Status check_heads(const InferContext& ctx, const MatrixDims& a, const MatrixDim
 
 // Fluid 1.x: a vector operand loses its dim in the result only where that dim has size 1, so the
 // product of a column and a row of vectors is a matrix.
-Status infer(InferContext& ctx) {
+Status infer_matmul(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
-  if (!both_known(ctx)) {
+  if (!both_known_matmul(ctx)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
     return Ok();
   }
@@ -45,17 +45,17 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
-  if (!both_known(ctx)) return 1;
+double flops_matmul(const InferContext& ctx) {
+  if (!both_known_matmul(ctx)) return 1;
   return product_flops(ctx, left_matrix(ctx.input("X").dims, ctx.attr<bool>("transpose_X")),
                        right_matrix(ctx.input("Y").dims, ctx.attr<bool>("transpose_Y")));
 }
 
 // Newer form: vectors are never transposed and always lose their dim.
-Status infer_v2(InferContext& ctx) {
+Status infer_v2_matmul(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
-  if (!both_known(ctx)) {
+  if (!both_known_matmul(ctx)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
     return Ok();
   }
@@ -91,7 +91,7 @@ Status infer_v2_grad(InferContext& ctx) {
 }
 
 double flops_v2(const InferContext& ctx) {
-  if (!both_known(ctx)) return 1;
+  if (!both_known_matmul(ctx)) return 1;
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   return product_flops(ctx, left_matrix(x.dims, ctx.attr<bool>("trans_x") && x.rank() > 1),
@@ -111,12 +111,12 @@ OpDef matmul() {
       .attr("alpha", 1.0F, "factor of the result")
       .attr("head_number", 1, "parts of the columns that are multiplied apart")
       .range(1)
-      .infer(infer)
+      .infer(infer_matmul)
       .grad({.type = "matmul_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
              .outputs = {"X@GRAD", "Y@GRAD"},
              .infer = infer_grad_without_offsets})
-      .flops(flops);
+      .flops(flops_matmul);
 }
 
 OpDef matmul_v2() {
@@ -127,7 +127,7 @@ OpDef matmul_v2() {
       .output("Out", "batch dims, rows of X, columns of Y")
       .attr("trans_x", false, "swap the last two dims of X first")
       .attr("trans_y", false, "swap the last two dims of Y first")
-      .infer(infer_v2)
+      .infer(infer_v2_matmul)
       .grad({.type = "matmul_v2_grad",
              .inputs = {"Out@GRAD", "X", "Y"},
              .outputs = {"X@GRAD", "Y@GRAD"},

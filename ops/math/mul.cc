@@ -26,7 +26,7 @@ StatusOr<Split> splits(const InferContext& ctx) {
   return split;
 }
 
-Status infer(InferContext& ctx) {
+Status infer_mul(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& y = ctx.input("Y");
   if (!dims_known(x) || !dims_known(y)) {
@@ -53,7 +53,7 @@ Status infer(InferContext& ctx) {
 }
 
 // Two operations for each element of X and column of Y; the gradient op does two such products.
-double flops(const InferContext& ctx) {
+double flops_mul(const InferContext& ctx) {
   const VarMeta& y = ctx.input("Y");
   double columns = 1;
   const auto first = static_cast<size_t>(std::max(0, ctx.attr<int32_t>("y_num_col_dims")));
@@ -70,7 +70,7 @@ Status infer_summed_grad(InferContext& ctx) {
 }
 
 double summed_grad_flops(const InferContext& ctx) {
-  return 2 * flops(ctx);
+  return 2 * flops_mul(ctx);
 }
 
 }  // namespace
@@ -103,9 +103,9 @@ OpDef mul() {
       .range(1)
       .attr("y_num_col_dims", 1, "leading dims of Y that form the rows")
       .range(1)
-      .infer(infer)
+      .infer(infer_mul)
       .grad({.type = "mul_grad", .inputs = {"Out@GRAD", "X", "Y"}, .outputs = {"X@GRAD", "Y@GRAD"}})
-      .flops(flops);
+      .flops(flops_mul);
 }
 
 }  // namespace millrace::ops

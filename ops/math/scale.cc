@@ -6,7 +6,7 @@ namespace millrace::ops {
 namespace {
 
 // The gradient of a scale is a scale.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_scale(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("scale");
@@ -30,7 +30,7 @@ OpDef scale() {
       .attr("bias", 0.0F, "summand")
       .attr("bias_after_scale", true)
       .infer(infer_unary)
-      .grad(grad)
+      .grad(grad_scale)
       .flops(elementwise_flops)
       .inplace("X", "Out");
 }

@@ -24,7 +24,7 @@ bool join(std::optional<Dims>& dims, llvm::ArrayRef<int64_t> more) {
   return true;
 }
 
-Status infer(InferContext& ctx) {
+Status infer_sum(InferContext& ctx) {
   const size_t count = ctx.input_count("X");
   if (count == 0) return Ok();
   VarMeta out = ctx.input("X");
@@ -53,7 +53,7 @@ Status infer(InferContext& ctx) {
 }
 
 // Each summand that wants a gradient gets a copy of the incoming one.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_sum(const GradContext& ctx) {
   std::vector<GradOp> ops;
   for (std::string& name : ctx.input_grad("X", true)) {
     if (name == names::kEmpty) continue;
@@ -73,8 +73,8 @@ OpDef sum() {
       .input("X", "tensors of one shape, or tensor arrays", Arity::kMany,
              kTensorLike | kTensorArray)
       .output("Out", "shape and dtype of the first input", Arity::kOne, kTensorLike | kTensorArray)
-      .infer(infer)
-      .grad(grad)
+      .infer(infer_sum)
+      .grad(grad_sum)
       .flops(elementwise_flops)
       .inplace("X", "Out");
 }

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_accuracy(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Out", "Indices"));
   const VarMeta& indices = ctx.input("Indices");
   const VarMeta& label = ctx.input("Label");
@@ -31,7 +31,7 @@ OpDef accuracy() {
       .output("Accuracy", "rank 0; fluid 1.x declares [1]")
       .output("Correct", "number of hits")
       .output("Total", "number of rows")
-      .infer(infer)
+      .infer(infer_accuracy)
       .flops(elementwise_flops);
 }
 

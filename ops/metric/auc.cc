@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_auc(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Predict", 1, 2));
   const VarMeta& predict = ctx.input("Predict");
   const VarMeta& label = ctx.input("Label");
@@ -48,7 +48,7 @@ OpDef auc() {
       .range(1)
       .attr("slide_steps", 1, "steps that count; 0: all")
       .range(0)
-      .infer(infer)
+      .infer(infer_auc)
       .flops(elementwise_flops)
       .inplace("StatPos", "StatPosOut")
       .inplace("StatNeg", "StatNegOut");

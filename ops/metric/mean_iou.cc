@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_mean_iou(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Predictions", "Labels"));
   const int64_t classes = ctx.attr<int32_t>("num_classes");
   ctx.set_output("OutMeanIou", DType::kFloat32, {1});
@@ -28,7 +28,7 @@ OpDef mean_iou() {
       .output("OutCorrect", "hits by class")
       .required_attr<int32_t>("num_classes", "number of classes")
       .range(1)
-      .infer(infer)
+      .infer(infer_mean_iou)
       .flops(elementwise_flops);
 }
 

@@ -9,7 +9,7 @@ constexpr int64_t kMetrics = 6;
 // True positives, false positives, true negatives, false negatives.
 constexpr int64_t kStates = 4;
 
-Status infer(InferContext& ctx) {
+Status infer_precision_recall(InferContext& ctx) {
   const int64_t classes = ctx.attr<int32_t>("class_number");
   for (const char* const slot : {"Indices", "Labels", "Weights"}) {
     if (ctx.has_input(slot)) MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "MaxProbs", slot));
@@ -37,7 +37,7 @@ OpDef precision_recall() {
       .output("AccumStatesInfo", "counts with the batch [classes, 4]")
       .required_attr<int32_t>("class_number", "number of classes")
       .range(1)
-      .infer(infer)
+      .infer(infer_precision_recall)
       .flops(elementwise_flops);
 }
 

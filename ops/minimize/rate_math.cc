@@ -17,8 +17,8 @@ Name result(Builder& builder, NewOp op, std::string out) {
   return out;
 }
 
-Name binary(Builder& builder, llvm::StringRef type, const std::string& x, const std::string& y,
-            std::string out) {
+Name binary_rate_math(Builder& builder, llvm::StringRef type, const std::string& x,
+                      const std::string& y, std::string out) {
   NewOp op(type);
   op.input("X", {x}).input("Y", {y}).attr("axis", make_attr(int32_t{-1}));
   return result(builder, std::move(op), std::move(out));
@@ -55,12 +55,12 @@ Name scale(Builder& builder, const std::string& x, double factor, double bias) {
 
 Name power(Builder& builder, const std::string& x, double exponent) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string y, operand(builder, exponent, {}));
-  return binary(builder, "elementwise_pow", x, y, temporary(builder));
+  return binary_rate_math(builder, "elementwise_pow", x, y, temporary(builder));
 }
 
 Name exponential(Builder& builder, double base, const std::string& x) {
   MILLRACE_ASSIGN_OR_RETURN(const std::string y, operand(builder, base, {1}));
-  return binary(builder, "elementwise_pow", y, x, temporary(builder));
+  return binary_rate_math(builder, "elementwise_pow", y, x, temporary(builder));
 }
 
 Name quotient(Builder& builder, double dividend, const std::string& x) {
@@ -69,12 +69,13 @@ Name quotient(Builder& builder, double dividend, const std::string& x) {
 }
 
 Name quotient(Builder& builder, const std::string& x, const std::string& y) {
-  return binary(builder, "elementwise_div", x, y, temporary(builder));
+  return binary_rate_math(builder, "elementwise_div", x, y, temporary(builder));
 }
 
 Name minimum(Builder& builder, const std::string& x, const std::string& y) {
-  return binary(builder, "elementwise_min", x, y,
-                builder.numbered_var("elementwise_min", VarSpec::tensor(DType::kFloat32, {})));
+  return binary_rate_math(
+      builder, "elementwise_min", x, y,
+      builder.numbered_var("elementwise_min", VarSpec::tensor(DType::kFloat32, {})));
 }
 
 Name unary(Builder& builder, llvm::StringRef type, const std::string& x, DType dtype) {
@@ -84,7 +85,7 @@ Name unary(Builder& builder, llvm::StringRef type, const std::string& x, DType d
 }
 
 Name compare(Builder& builder, llvm::StringRef type, const std::string& x, const std::string& y) {
-  return binary(builder, type, x, y, temporary(builder, DType::kBool));
+  return binary_rate_math(builder, type, x, y, temporary(builder, DType::kBool));
 }
 
 Name constant(Builder& builder, double value, bool force_cpu) {

@@ -8,7 +8,7 @@ namespace millrace::ops {
 namespace {
 
 // Scale, Bias, Mean and Variance have one element for each channel.
-Status check_channels(const InferContext& ctx, int64_t channels) {
+Status check_channels_batch_norm(const InferContext& ctx, int64_t channels) {
   for (const llvm::StringRef slot : {"Scale", "Bias", "Mean", "Variance"}) {
     const VarMeta& meta = ctx.input(slot);
     if (!meta.has_shape || channels < 0) continue;
@@ -20,12 +20,12 @@ Status check_channels(const InferContext& ctx, int64_t channels) {
   return Ok();
 }
 
-Status infer(InferContext& ctx) {
+Status infer_batch_norm(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 5));
   const VarMeta x = ctx.input("X");
   const bool last = channels_last(ctx, "data_layout");
   int64_t channels = x.has_shape ? x.dims[channel_dim(x, last)] : -1;
-  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, channels));
+  MILLRACE_RETURN_IF_ERROR(check_channels_batch_norm(ctx, channels));
   // Statistics of 16 bit images are kept in 32 bits, the type of Mean.
   const VarMeta mean = ctx.input("Mean");
   if (channels < 0 && mean.has_shape) channels = dims_product(mean.dims);
@@ -40,7 +40,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_grad(InferContext& ctx) {
+Status infer_grad_batch_norm(InferContext& ctx) {
   // inplace_abn passes its result, which has the shape of X.
   for (const auto& [output, input] : {std::pair{"X@GRAD", ctx.has_input("X") ? "X" : "Y@GRAD"},
                                       {"Scale@GRAD", "Scale"},
@@ -50,8 +50,8 @@ Status infer_grad(InferContext& ctx) {
 }
 
 // The rectified sum of a normalisation and another image.
-Status infer_fused(InferContext& ctx) {
-  MILLRACE_RETURN_IF_ERROR(infer(ctx));
+Status infer_fused_batch_norm(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(infer_batch_norm(ctx));
   const VarMeta& x = ctx.input("X");
   const VarMeta& z = ctx.input("Z");
   bool alike = !dims_known(x) || !dims_known(z) || x.rank() == z.rank();
@@ -62,13 +62,13 @@ Status infer_fused(InferContext& ctx) {
                    dims_text(z.dims));
 }
 
-Status infer_fused_grad(InferContext& ctx) {
+Status infer_fused_grad_batch_norm(InferContext& ctx) {
   ctx.set_output("Z@GRAD", without_offsets(ctx.input("X")));
-  return infer_grad(ctx);
+  return infer_grad_batch_norm(ctx);
 }
 
 // About eight operations an element: two sums, normalisation, scale and shift.
-double flops(const InferContext& ctx) {
+double flops_batch_norm(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
 
@@ -102,7 +102,7 @@ StatusOr<std::vector<GradOp>> make_grad(const GradContext& ctx, llvm::StringRef 
   return std::vector<GradOp>{std::move(op)};
 }
 
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_batch_norm(const GradContext& ctx) {
   return make_grad(ctx, "batch_norm_grad", "X", false);
 }
 
@@ -115,7 +115,7 @@ StatusOr<std::vector<GradOp>> inplace_grad(const GradContext& ctx) {
   return make_grad(ctx, "inplace_abn_grad", "Y", true);
 }
 
-void add_attrs(OpDef& def) {
+void add_attrs_batch_norm(OpDef& def) {
   def.attr("momentum", 0.9F, "weight of the old running statistics")
       .attr("epsilon", 1e-5F, "added to the variance")
       .range(0)
@@ -149,11 +149,11 @@ OpDef forward(llvm::StringRef type, llvm::StringRef doc) {
       .intermediate("SavedMean", "[channels], mean of the batch")
       .intermediate("SavedVariance", "[channels], 1 / sqrt(variance of the batch + epsilon)")
       .intermediate("ReserveSpace", "work space of the original's GPU kernel")
-      .infer(infer)
-      .flops(flops)
+      .infer(infer_batch_norm)
+      .flops(flops_batch_norm)
       .inplace("Mean", "MeanOut")
       .inplace("Variance", "VarianceOut");
-  add_attrs(def);
+  add_attrs_batch_norm(def);
   return def;
 }
 
@@ -175,18 +175,18 @@ OpDef backward(llvm::StringRef type) {
       .output("X@GRAD", "gradient of X", Arity::kOptional)
       .output("Scale@GRAD", "[channels]", Arity::kOptional)
       .output("Bias@GRAD", "[channels]", Arity::kOptional)
-      .infer(infer_grad)
-      .flops(flops);
-  add_attrs(def);
+      .infer(infer_grad_batch_norm)
+      .flops(flops_batch_norm);
+  add_attrs_batch_norm(def);
   return def;
 }
 
 // What a pass makes of a normalisation, the sum with another image, and a rectifier.
-OpDef fused() {
+OpDef fused_batch_norm() {
   OpDef def = forward("fused_batch_norm",
                       "max(batch_norm(X) + Z, 0); made by the rewrite fuse-norm for training");
   return def.input("Z", "image of the shape of X", Arity::kOptional)
-      .infer(infer_fused)
+      .infer(infer_fused_batch_norm)
       .inplace("Z", "Y");
 }
 
@@ -195,7 +195,7 @@ OpDef fused_backward() {
   return def.doc("gradient of fused_batch_norm; that of Y is the sum of two where there are two")
       .input("MoreY@GRAD", "second summand of the gradient of Y", Arity::kOptional)
       .output("Z@GRAD", "gradient of Z", Arity::kOptional)
-      .infer(infer_fused_grad)
+      .infer(infer_fused_grad_batch_norm)
       .inplace("Y@GRAD", "Z@GRAD")
       .inplace("MoreY@GRAD", "X@GRAD")
       .inplace("Y@GRAD", "X@GRAD");
@@ -207,9 +207,9 @@ void add_batch_norm_ops(OpRegistry& registry) {
   registry.add(forward("batch_norm",
                        "every channel shifted and scaled to mean 0 and variance 1, "
                        "then by Scale and Bias")
-                   .grad(grad));
+                   .grad(grad_batch_norm));
   registry.add(backward("batch_norm_grad"));
-  registry.add(fused());
+  registry.add(fused_batch_norm());
   registry.add(fused_backward());
   registry.add(
       forward("sync_batch_norm", "batch_norm with the statistics of the batches of all devices")

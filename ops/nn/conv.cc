@@ -7,8 +7,8 @@ namespace millrace::ops {
 namespace {
 
 // Filter is [output channels, input channels of a group, kernel...] in every data format.
-Status check_channels(const InferContext& ctx, const VarMeta& input, const VarMeta& filter,
-                      bool last) {
+Status check_channels_conv(const InferContext& ctx, const VarMeta& input, const VarMeta& filter,
+                           bool last) {
   const auto groups = ctx.attr<int64_t>("groups");
   const int64_t channels = input.dims[channel_dim(input, last)];
   const int64_t of_group = filter.dims[1];
@@ -26,7 +26,7 @@ Status check_channels(const InferContext& ctx, const VarMeta& input, const VarMe
 }
 
 // Dims of Output; nullopt if a shape is unknown.
-StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
@@ -35,7 +35,7 @@ StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
                      dims_text(input.dims), dims_text(filter.dims));
   }
   const bool last = channels_last(ctx, "data_format");
-  MILLRACE_RETURN_IF_ERROR(check_channels(ctx, input, filter, last));
+  MILLRACE_RETURN_IF_ERROR(check_channels_conv(ctx, input, filter, last));
   const auto spatial = spatial_dims(input, last);
   MILLRACE_ASSIGN_OR_RETURN(
       const Window window,
@@ -48,17 +48,17 @@ StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   return std::optional<Dims>(std::move(out));
 }
 
-Status infer(InferContext& ctx) {
+Status infer_conv(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
   ctx.set_output("Output",
                  dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
   return Ok();
 }
 
 // A product and a sum for every element of Output and of one filter; twice for the gradients.
-double flops(const InferContext& ctx) {
-  const auto dims = output_dims(ctx);
+double flops_conv(const InferContext& ctx) {
+  const auto dims = output_dims_conv(ctx);
   const VarMeta& filter = ctx.input("Filter");
   if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
   const double per_element =
@@ -68,7 +68,8 @@ double flops(const InferContext& ctx) {
   return passes * per_element * element_count(tensor_meta(DType::kFloat32, *dims.value()));
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, llvm::StringRef doc) {
+OpDef family_conv(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial,
+                  llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("Input", "images, see data_format")
@@ -78,8 +79,8 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, ll
              Arity::kOptional)
       .output("Output", "images");
   add_conv_attrs(def, spatial)
-      .infer(infer)
-      .flops(flops)
+      .infer(infer_conv)
+      .flops(flops_conv)
       .grad({.type = grad_type,
              .inputs = {"Input", "Filter", "Bias", "Output@GRAD"},
              .outputs = {"Input@GRAD", "Filter@GRAD", "Bias@GRAD"}});
@@ -87,7 +88,7 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, ll
 }
 
 // What passes make of a convolution and the ops behind it, in programs for inference.
-OpDef fused() {
+OpDef fused_conv() {
   OpDef def("fused_conv2d");
   def.doc("activation of the normalised convolution plus another image")
       .input("Input", "images, see data_format")
@@ -106,19 +107,19 @@ OpDef fused() {
       .one_of({"", "relu", "relu6", "leaky_relu"})
       .attr("alpha", 0.0F, "slope of leaky_relu, threshold of relu6")
       .attr("release_filter", false, "Filter loses its elements once they are folded")
-      .infer(infer)
-      .flops(flops)
+      .infer(infer_conv)
+      .flops(flops_conv)
       .inplace("ResidualData", "Output");
 }
 
 }  // namespace
 
 void add_conv_ops(OpRegistry& registry) {
-  registry.add(family("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
-  registry.add(family("depthwise_conv2d", "depthwise_conv2d_grad", 2,
-                      "two-dimensional convolution, every channel on its own"));
-  registry.add(fused());
-  registry.add(family("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
+  registry.add(family_conv("conv2d", "conv2d_grad", 2, "two-dimensional convolution"));
+  registry.add(family_conv("depthwise_conv2d", "depthwise_conv2d_grad", 2,
+                           "two-dimensional convolution, every channel on its own"));
+  registry.add(fused_conv());
+  registry.add(family_conv("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
 }
 
 }  // namespace millrace::ops

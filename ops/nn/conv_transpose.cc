@@ -33,7 +33,7 @@ StatusOr<int64_t> chosen_size(const InferContext& ctx, const Window& window, siz
   return natural;
 }
 
-StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims_conv_transpose(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   if (!input.has_shape || !filter.has_shape) return std::optional<Dims>{};
@@ -63,16 +63,16 @@ StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   return std::optional<Dims>(std::move(out));
 }
 
-Status infer(InferContext& ctx) {
+Status infer_conv_transpose(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv_transpose(ctx));
   ctx.set_output("Output",
                  dims ? without_offsets(with_dims(input, *dims)) : shapeless_meta(input.dtype));
   return Ok();
 }
 
 // A product and a sum for every element of Input and of its filter; twice for the gradients.
-double flops(const InferContext& ctx) {
+double flops_conv_transpose(const InferContext& ctx) {
   const VarMeta& filter = ctx.input("Filter");
   if (!filter.has_shape || filter.dims.empty()) return 0;
   const double per_element =
@@ -81,7 +81,8 @@ double flops(const InferContext& ctx) {
   return passes * per_element * element_count(ctx.input("Input"));
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, llvm::StringRef doc) {
+OpDef family_conv_transpose(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial,
+                            llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("Input", "images, see data_format")
@@ -92,8 +93,8 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, ll
       .attr("output_padding", std::vector<int32_t>{}, "added to the size of each spatial dim")
       .range(0)
       .attr("output_size", std::vector<int32_t>{}, "sizes of the spatial dims; empty: smallest")
-      .infer(infer)
-      .flops(flops)
+      .infer(infer_conv_transpose)
+      .flops(flops_conv_transpose)
       .grad({.type = grad_type,
              .inputs = {"Input", "Filter", "Bias", "Output@GRAD"},
              .outputs = {"Input@GRAD", "Filter@GRAD"}});
@@ -103,12 +104,15 @@ OpDef family(llvm::StringRef type, llvm::StringRef grad_type, size_t spatial, ll
 }  // namespace
 
 void add_conv_transpose_ops(OpRegistry& registry) {
-  registry.add(family("conv2d_transpose", "conv2d_transpose_grad", 2,
-                      "the gradient of a two-dimensional convolution as a forward op"));
-  registry.add(family("depthwise_conv2d_transpose", "depthwise_conv2d_transpose_grad", 2,
-                      "conv2d_transpose, every channel on its own"));
-  registry.add(family("conv3d_transpose", "conv3d_transpose_grad", 3,
-                      "the gradient of a three-dimensional convolution as a forward op"));
+  registry.add(
+      family_conv_transpose("conv2d_transpose", "conv2d_transpose_grad", 2,
+                            "the gradient of a two-dimensional convolution as a forward op"));
+  registry.add(family_conv_transpose("depthwise_conv2d_transpose",
+                                     "depthwise_conv2d_transpose_grad", 2,
+                                     "conv2d_transpose, every channel on its own"));
+  registry.add(
+      family_conv_transpose("conv3d_transpose", "conv3d_transpose_grad", 3,
+                            "the gradient of a three-dimensional convolution as a forward op"));
 }
 
 }  // namespace millrace::ops

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_data_norm(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta size = ctx.input("BatchSize");
   int64_t channels = size.has_shape ? dims_product(size.dims) : -1;
@@ -23,7 +23,7 @@ Status infer(InferContext& ctx) {
 }
 
 // The gradient op updates the statistics in place and also writes what they grew by.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_data_norm(const GradContext& ctx) {
   GradOp op("data_norm_grad");
   op.input("X", ctx.input("X")).input("Y@GRAD", ctx.output_grad("Y"));
   for (const char* const slot : {"scale_w", "bias"}) {
@@ -46,7 +46,7 @@ StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
   return std::vector<GradOp>{std::move(op)};
 }
 
-Status infer_grad(InferContext& ctx) {
+Status infer_grad_data_norm(InferContext& ctx) {
   ctx.copy("X", "X@GRAD");
   ctx.copy("scale_w", "scale_w@GRAD");
   ctx.copy("bias", "bias@GRAD");
@@ -57,7 +57,7 @@ Status infer_grad(InferContext& ctx) {
   return Ok();
 }
 
-void add_attrs(OpDef& def) {
+void add_attrs_data_norm(OpDef& def) {
   def.attr("epsilon", 1e-4F, "smallest square sum")
       .range(0)
       .attr("slot_dim", -1, "width of a slot whose first column counts shows; -1: none")
@@ -83,9 +83,9 @@ void add_data_norm_ops(OpRegistry& registry) {
       .output("Y", "shape and dtype of X")
       .intermediate("Means", "[columns]")
       .intermediate("Scales", "[columns], 1 / standard deviation")
-      .infer(infer)
-      .grad(grad);
-  add_attrs(forward);
+      .infer(infer_data_norm)
+      .grad(grad_data_norm);
+  add_attrs_data_norm(forward);
   registry.add(std::move(forward));
   OpDef backward("data_norm_grad");
   backward.doc("gradient of data_norm; updates the statistics")
@@ -107,8 +107,8 @@ void add_data_norm_ops(OpRegistry& registry) {
       .output("BatchSquareSum@GRAD", "what the statistics grow by", Arity::kOptional)
       .output("scale_w@GRAD", "[columns]", Arity::kOptional)
       .output("bias@GRAD", "[columns]", Arity::kOptional)
-      .infer(infer_grad);
-  add_attrs(backward);
+      .infer(infer_grad_data_norm);
+  add_attrs_data_norm(backward);
   registry.add(std::move(backward));
 }
 

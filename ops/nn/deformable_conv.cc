@@ -18,7 +18,7 @@ Status check_field(const InferContext& ctx, llvm::StringRef slot, int64_t channe
                    dims_text(field.dims));
 }
 
-StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
+StatusOr<std::optional<Dims>> output_dims_deformable_conv(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   const VarMeta& filter = ctx.input("Filter");
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 4, 4));
@@ -43,16 +43,16 @@ StatusOr<std::optional<Dims>> output_dims(const InferContext& ctx) {
   return std::optional<Dims>(Dims{input.dims[0], filter.dims[0], places[0], places[1]});
 }
 
-Status infer(InferContext& ctx) {
+Status infer_deformable_conv(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
-  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims(ctx));
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_deformable_conv(ctx));
   ctx.set_output("Output", dims ? with_dims(input, *dims) : shapeless_meta(input.dtype));
   return Ok();
 }
 
 // As a convolution, and about eight operations to read an element between four pixels.
-double flops(const InferContext& ctx) {
-  const auto dims = output_dims(ctx);
+double flops_deformable_conv(const InferContext& ctx) {
+  const auto dims = output_dims_deformable_conv(ctx);
   const VarMeta& filter = ctx.input("Filter");
   if (!dims.ok() || !dims.value() || filter.dims.empty()) return 0;
   const double per_filter =
@@ -83,8 +83,8 @@ OpDef deformable_conv() {
       .attr("groups", 1, "channels are split into that many groups")
       .range(1)
       .attr("im2col_step", 64, "images a kernel takes at once; no effect on the result")
-      .infer(infer)
-      .flops(flops)
+      .infer(infer_deformable_conv)
+      .flops(flops_deformable_conv)
       .grad({.type = "deformable_conv_grad",
              .inputs = {"Input", "Offset", "Filter", "Mask", "Output@GRAD"},
              .outputs = {"Input@GRAD", "Offset@GRAD", "Filter@GRAD", "Mask@GRAD"}});

@@ -75,7 +75,7 @@ Status infer_instance_norm(InferContext& ctx) {
 }
 
 // About eight operations an element: two sums, normalisation, scale and shift.
-double flops(const InferContext& ctx) {
+double flops_norm(const InferContext& ctx) {
   return 8 * elementwise_flops(ctx);
 }
 
@@ -87,11 +87,11 @@ OpDef normalisation(llvm::StringRef type) {
       .output("Y", "shape, dtype and LoD of X")
       .attr("epsilon", 1e-5F, "added to the variance")
       .range(0)
-      .flops(flops);
+      .flops(flops_norm);
   return def;
 }
 
-GradSpec grad(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
+GradSpec grad_norm(llvm::StringRef type, std::vector<llvm::StringRef> inputs) {
   GradSpec spec;
   spec.type = type;
   spec.inputs = std::move(inputs);
@@ -112,16 +112,17 @@ void add_norm_ops(OpRegistry& registry) {
           .attr("begin_norm_axis", 1, "first dim of a row; the dims before it count rows")
           .range(1)
           .infer(infer_layer_norm)
-          .grad(grad("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
-  registry.add(normalisation("group_norm")
-                   .doc("every group of channels of an image normalised, then scaled by channel")
-                   .intermediate("Mean", "[batch, groups]")
-                   .intermediate("Variance", "[batch, groups]")
-                   .attr("groups", -1, "number of groups; required")
-                   .attr("data_layout", "NCHW", "order of the image dims")
-                   .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
-                   .infer(infer_group_norm)
-                   .grad(grad("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
+          .grad(grad_norm("layer_norm_grad", {"X", "Scale", "Bias", "Mean", "Variance"})));
+  registry.add(
+      normalisation("group_norm")
+          .doc("every group of channels of an image normalised, then scaled by channel")
+          .intermediate("Mean", "[batch, groups]")
+          .intermediate("Variance", "[batch, groups]")
+          .attr("groups", -1, "number of groups; required")
+          .attr("data_layout", "NCHW", "order of the image dims")
+          .one_of({"NCHW", "NHWC", "NCDHW", "NDHWC", "AnyLayout"})
+          .infer(infer_group_norm)
+          .grad(grad_norm("group_norm_grad", {"X", "Y", "Scale", "Bias", "Mean", "Variance"})));
   registry.add(
       normalisation("instance_norm")
           .doc("every channel of an image normalised, then scaled by channel")
@@ -129,7 +130,7 @@ void add_norm_ops(OpRegistry& registry) {
           .intermediate("SavedVariance", "[batch * channels], 1 / sqrt(variance + epsilon)")
           .infer(infer_instance_norm)
           .grad(without_offsets(
-              grad("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"}))));
+              grad_norm("instance_norm_grad", {"X", "Scale", "SavedMean", "SavedVariance"}))));
 }
 
 }  // namespace millrace::ops

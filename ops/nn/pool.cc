@@ -65,7 +65,7 @@ Status infer_with_index(InferContext& ctx) {
 }
 
 // One operation for each element of each window.
-double flops(const InferContext& ctx) {
+double flops_pool(const InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (ctx.attr<bool>("global_pooling") || ctx.attr<bool>("adaptive")) return element_count(x);
   double count = element_count(x);
@@ -76,7 +76,7 @@ double flops(const InferContext& ctx) {
   return count;
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
+OpDef family_pool(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "images")
@@ -90,7 +90,7 @@ OpDef family(llvm::StringRef type, llvm::StringRef doc, size_t spatial) {
       .range(0)
       .attr("global_pooling", false, "the window is the whole image")
       .attr("adaptive", false, "windows are chosen such that ksize places result")
-      .flops(flops);
+      .flops(flops_pool);
   return def;
 }
 
@@ -109,16 +109,17 @@ OpDef& add_pool_attrs(OpDef& def, size_t spatial, llvm::StringRef grad_type) {
 }  // namespace
 
 void add_pool_ops(OpRegistry& registry) {
-  OpDef pool2d = family("pool2d", "maximum or average of each window of an image", 2);
+  OpDef pool2d = family_pool("pool2d", "maximum or average of each window of an image", 2);
   registry.add(add_pool_attrs(pool2d, 2, "pool2d_grad").infer(infer_pool2d));
-  OpDef pool3d = family("pool3d", "maximum or average of each window of a volume", 3);
+  OpDef pool3d = family_pool("pool3d", "maximum or average of each window of a volume", 3);
   registry.add(add_pool_attrs(pool3d, 3, "pool3d_grad").infer(infer_pool3d));
-  registry.add(family("max_pool2d_with_index", "maximum of each window, and where it stands", 2)
-                   .output("Mask", "int32; place of the maximum in the flat image")
-                   .infer(infer_with_index)
-                   .grad({.type = "max_pool2d_with_index_grad",
-                          .inputs = {"X", "Mask", "Out@GRAD"},
-                          .outputs = {"X@GRAD"}}));
+  registry.add(
+      family_pool("max_pool2d_with_index", "maximum of each window, and where it stands", 2)
+          .output("Mask", "int32; place of the maximum in the flat image")
+          .infer(infer_with_index)
+          .grad({.type = "max_pool2d_with_index_grad",
+                 .inputs = {"X", "Mask", "Out@GRAD"},
+                 .outputs = {"X@GRAD"}}));
 }
 
 }  // namespace millrace::ops

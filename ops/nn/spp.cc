@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_spp(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   const VarMeta x = ctx.input("X");
   // Level l has 4^l windows: (4^height - 1) / 3 in all.
@@ -30,7 +30,7 @@ OpDef spp() {
       .range(1, 16)
       .required_attr<std::string>("pooling_type", "what is taken of each window")
       .one_of({"max", "avg"})
-      .infer(infer)
+      .infer(infer_spp)
       .grad({.type = "spp_grad",
              .inputs = {"X", "Out", "Out@GRAD"},
              .outputs = {"X@GRAD"},

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_unpool(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 4, 4));
   MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "X", "Indices"));
   VarMeta out = ctx.input("X");
@@ -52,7 +52,7 @@ OpDef unpool() {
       .attr("output_size", std::vector<int32_t>{0, 0}, "spatial dims; 0: from the window")
       .attr("data_format", "NCHW")
       .one_of({"NCHW", "NHWC"})
-      .infer(infer)
+      .infer(infer_unpool)
       .grad({.type = "unpool_grad",
              .inputs = {"X", "Indices", "Out", "Out@GRAD"},
              .outputs = {"X@GRAD"}});

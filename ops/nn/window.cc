@@ -8,7 +8,7 @@
 namespace millrace::ops {
 namespace {
 
-std::string_view view(llvm::StringRef text) {
+std::string_view view_window(llvm::StringRef text) {
   return {text.data(), text.size()};
 }
 
@@ -55,15 +55,16 @@ Status check_length(const InferContext& ctx, llvm::StringRef attr, size_t found,
                     bool or_twice) {
   if (found == count || (or_twice && found == 2 * count)) return Ok();
   if (or_twice) {
-    return ctx.error("attribute '{}' must have {} or {} entries, found {}", view(attr), count,
-                     2 * count, found);
+    return ctx.error("attribute '{}' must have {} or {} entries, found {}", view_window(attr),
+                     count, 2 * count, found);
   }
-  return ctx.error("attribute '{}' must have {} entries, found {}", view(attr), count, found);
+  return ctx.error("attribute '{}' must have {} entries, found {}", view_window(attr), count,
+                   found);
 }
 
 Status check_positive(const InferContext& ctx, llvm::StringRef attr, int64_t value) {
   if (value >= 1) return Ok();
-  return ctx.error("attribute '{}' must be at least 1, found {}", view(attr), value);
+  return ctx.error("attribute '{}' must be at least 1, found {}", view_window(attr), value);
 }
 
 StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> kernel,

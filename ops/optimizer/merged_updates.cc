@@ -4,14 +4,14 @@
 namespace millrace::ops {
 namespace {
 
-constexpr StateSlots kVelocity{"Velocity", "VelocityOut", "running directions"};
+constexpr StateSlots kMergedUpdatesVelocity{"Velocity", "VelocityOut", "running directions"};
 
 }  // namespace
 
 void add_merged_update_ops(OpRegistry& registry) {
   OpDef lars = merged_update_op(
       "lars_momentum", "momentum with a rate that follows the norms of parameter and gradient",
-      {kVelocity});
+      {kMergedUpdatesVelocity});
   registry.add(with_master_param(lars, Arity::kAny)
                    .required_attr<float>("mu", "share of the old direction")
                    .attr("lars_coeff", 0.001F, "factor of the local rate")
@@ -22,8 +22,8 @@ void add_merged_update_ops(OpRegistry& registry) {
                    .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
                    .flops(update_flops<10>));
 
-  OpDef merged =
-      merged_update_op("merged_momentum", "momentum for several parameters", {kVelocity});
+  OpDef merged = merged_update_op("merged_momentum", "momentum for several parameters",
+                                  {kMergedUpdatesVelocity});
   registry.add(with_master_param(merged, Arity::kAny)
                    .required_attr<float>("mu", "share of the old direction")
                    .attr("use_nesterov", false, "look ahead along the direction")

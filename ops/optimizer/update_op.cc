@@ -54,7 +54,7 @@ const SlotDef* replaced_input(const OpDef& def, llvm::StringRef output) {
   return nullptr;
 }
 
-Status infer(InferContext& ctx) {
+Status infer_update_op(InferContext& ctx) {
   for (const SlotDef& slot : ctx.def().inputs()) {
     if (slot.name != "Param") MILLRACE_RETURN_IF_ERROR(check_shapes_of(ctx, slot));
   }
@@ -84,7 +84,7 @@ OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots>
                powers || state.arity != Arity::kOne ? Arity::kOptional : arity)
         .inplace(state.input, state.output);
   }
-  def.infer(infer);
+  def.infer(infer_update_op);
   return def;
 }
 

@@ -17,7 +17,7 @@ Status infer_dequantize(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_channel_wise(InferContext& ctx) {
+Status infer_channel_wise_linear_quant(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   const VarMeta& scale = ctx.input("Scales");
   if (ctx.attr<Ints>("quant_bits").size() < ctx.input_count("Scales")) {
@@ -106,7 +106,7 @@ void add_linear_quant_ops(OpRegistry& registry) {
                    .range(0, 1)
                    .attr("x_num_col_dims", 1, "dims in front of the columns, if there are two")
                    .range(0)
-                   .infer(infer_channel_wise)
+                   .infer(infer_channel_wise_linear_quant)
                    .flops(elementwise_flops));
   registry.add(linear("quantize_linear", "Y = round(X / Scale) + ZeroPoint, kept in range"));
   registry.add(linear("dequantize_linear", "Y = (X - ZeroPoint) * Scale"));

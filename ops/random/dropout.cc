@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_dropout(InferContext& ctx) {
   VarMeta mask = ctx.input("X");
   mask.dtype = DType::kUint8;
   mask.lod_level = 0;
@@ -30,7 +30,7 @@ OpDef dropout() {
       .attr("is_test", false, "inference form")
       .attr("fix_seed", false, "use seed even if it is 0")
       .attr("seed", 0, "0: the program's seed")
-      .infer(infer)
+      .infer(infer_dropout)
       .grad({.type = "dropout_grad",
              .inputs = {"Mask", "Out@GRAD"},
              .outputs = {"X@GRAD"},

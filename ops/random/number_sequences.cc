@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer_range(InferContext& ctx) {
+Status infer_range_number_sequences(InferContext& ctx) {
   for (const char* const slot : {"Start", "End", "Step"})
     MILLRACE_RETURN_IF_ERROR(check_elements(ctx, slot, 1));
   ctx.set_output("Out", ctx.input("Start").dtype, {-1});
@@ -28,7 +28,7 @@ void add_sequence_of_number_ops(OpRegistry& registry) {
                    .input("End", "one element")
                    .input("Step", "one element, not 0")
                    .output("Out", "rank 1, dtype of Start; how many depends on the values")
-                   .infer(infer_range));
+                   .infer(infer_range_number_sequences));
   registry.add(OpDef("linspace")
                    .doc("Num numbers at equal distances from Start to Stop, both included")
                    .input("Start", "one element")

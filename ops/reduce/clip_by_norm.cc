@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-double flops(const InferContext& ctx) {
+double flops_clip_by_norm(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
@@ -18,7 +18,7 @@ OpDef clip_by_norm() {
       .required_attr<float>("max_norm", "largest norm of the result, > 0")
       .range(0)
       .infer(infer_unary)
-      .flops(flops)
+      .flops(flops_clip_by_norm)
       .inplace("X", "Out");
 }
 

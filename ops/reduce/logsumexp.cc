@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_logsumexp(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
@@ -18,7 +18,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_logsumexp(const InferContext& ctx) {
   return 4 * elementwise_flops(ctx);
 }
 
@@ -32,12 +32,12 @@ OpDef logsumexp() {
       .attr("axis", std::vector<int32_t>{0}, "axes to reduce; empty: all")
       .attr("keepdim", false, "keep reduced dims with size 1")
       .attr("reduce_all", false, "reduce every axis, whatever axis says")
-      .infer(infer)
+      .infer(infer_logsumexp)
       .grad({.type = "logsumexp_grad",
              .inputs = {"Out", "Out@GRAD", "X"},
              .outputs = {"X@GRAD"},
              .infer = infer_grad_without_offsets})
-      .flops(flops);
+      .flops(flops_logsumexp);
 }
 
 }  // namespace millrace::ops

@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_norm(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   VarMeta norm = x;
   norm.lod_level = 0;
@@ -20,7 +20,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_norm(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
@@ -34,9 +34,9 @@ OpDef norm() {
       .intermediate("Norm", "the norms, 1 in place of the axis")
       .required_attr<int32_t>("axis", "dim along which the norm is taken")
       .attr("epsilon", 1e-10F, "added to the sum of squares under the root")
-      .infer(infer)
+      .infer(infer_norm)
       .grad({.type = "norm_grad", .inputs = {"Norm", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-      .flops(flops);
+      .flops(flops_norm);
 }
 
 }  // namespace millrace::ops

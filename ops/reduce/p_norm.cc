@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_p_norm(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x)) {
     ctx.set_output("Out", shapeless_meta(x.dtype));
@@ -17,7 +17,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-double flops(const InferContext& ctx) {
+double flops_p_norm(const InferContext& ctx) {
   return 3 * elementwise_flops(ctx);
 }
 
@@ -34,9 +34,9 @@ OpDef p_norm() {
       .range(0)
       .attr("keepdim", false, "keep the reduced dim with size 1")
       .attr("asvector", false, "take X as one vector")
-      .infer(infer)
+      .infer(infer_p_norm)
       .grad({.type = "p_norm_grad", .inputs = {"Out", "Out@GRAD", "X"}, .outputs = {"X@GRAD"}})
-      .flops(flops);
+      .flops(flops_p_norm);
 }
 
 }  // namespace millrace::ops

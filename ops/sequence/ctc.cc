@@ -36,7 +36,7 @@ Status infer_align(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_distance(InferContext& ctx) {
+Status infer_distance_ctc(InferContext& ctx) {
   const VarMeta& hyps = ctx.input("Hyps");
   const bool padded = ctx.has_input("HypsLength") && dims_known(hyps) && hyps.rank() > 0;
   ctx.set_output("Out", DType::kFloat32, {padded ? hyps.dims[0] : -1, 1});
@@ -82,7 +82,7 @@ void add_ctc_ops(OpRegistry& registry) {
                    .output("SequenceNum", "number of sequences, one int64")
                    .output("Out", "distance of each pair [sequences, 1], float32")
                    .attr("normalized", false, "divide by the length of the right sequence")
-                   .infer(infer_distance));
+                   .infer(infer_distance_ctc));
 }
 
 }  // namespace millrace::ops

@@ -7,7 +7,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer_pad(InferContext& ctx) {
+Status infer_pad_padding(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   int64_t sequences = -1;
   int64_t length = ctx.attr<int32_t>("padded_length");
@@ -65,7 +65,7 @@ void add_sequence_padding_ops(OpRegistry& registry) {
                    .output("Length", "length of each sequence, int64")
                    .attr("padded_length", -1, "length of the rows; -1: that of the longest")
                    .range(-1)
-                   .infer(infer_pad)
+                   .infer(infer_pad_padding)
                    .grad({"sequence_pad_grad", {"Out@GRAD", "X"}, {"X@GRAD"}, {}}));
   registry.add(OpDef("sequence_unpad")
                    .doc("inverse of sequence_pad")

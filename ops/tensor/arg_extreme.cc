@@ -13,7 +13,7 @@ StatusOr<DType> index_type(const InferContext& ctx) {
   return ctx.error("attribute 'dtype' must be int32 (2), int64 (3) or -1, found {}", number);
 }
 
-Status infer(InferContext& ctx) {
+Status infer_arg_extreme(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, index_type(ctx));
   if (!x.has_shape) {
@@ -28,7 +28,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family_arg_extreme(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("X", "any shape")
@@ -37,15 +37,17 @@ OpDef family(llvm::StringRef type, llvm::StringRef doc) {
       .attr("keepdims", false, "keep the dim with size 1")
       .attr("flatten", false, "look at all elements at once, axis is not read")
       .attr("dtype", 3, "element type of Out: 2 int32, 3 int64, -1 int64")
-      .infer(infer);
+      .infer(infer_arg_extreme);
   return def;
 }
 
 }  // namespace
 
 void add_arg_extreme_ops(OpRegistry& registry) {
-  registry.add(family("arg_max", "where the largest element stands; the first of equal ones"));
-  registry.add(family("arg_min", "where the smallest element stands; the first of equal ones"));
+  registry.add(
+      family_arg_extreme("arg_max", "where the largest element stands; the first of equal ones"));
+  registry.add(
+      family_arg_extreme("arg_min", "where the smallest element stands; the first of equal ones"));
 }
 
 }  // namespace millrace::ops

@@ -46,7 +46,7 @@ StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
   return Lod(std::move(levels));
 }
 
-Status infer(InferContext& ctx) {
+Status infer_concat(InferContext& ctx) {
   const VarMeta first = ctx.input("X");
   const size_t count = ctx.input_count("X");
   for (size_t i = 0; i < count; ++i) {
@@ -82,7 +82,7 @@ OpDef concat() {
       .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
       .output("Out", "shape of the operands, the sum along axis")
       .attr("axis", 0, "dim along which to join")
-      .infer(infer)
+      .infer(infer_concat)
       .grad(grad_of_x("concat_grad", {"AxisTensor", "X"}));
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 // Shape as the attribute gives it, -1 where a tensor or the rest of X decides; nullopt if not even
 // the rank is known.
-std::optional<Dims> wanted_shape(const InferContext& ctx, const VarMeta& x) {
+std::optional<Dims> wanted_shape_crop(const InferContext& ctx, const VarMeta& x) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   if (ctx.has_input("Y")) {
     const VarMeta& y = ctx.input("Y");
@@ -23,9 +23,9 @@ std::optional<Dims> wanted_shape(const InferContext& ctx, const VarMeta& x) {
 }
 
 // When they run, only the newer op hands LoD on, whatever becomes of the rows.
-Status infer(InferContext& ctx, bool newer) {
+Status infer_crop(InferContext& ctx, bool newer) {
   const VarMeta x = ctx.input("X");
-  const std::optional<Dims> shape = x.has_shape ? wanted_shape(ctx, x) : std::nullopt;
+  const std::optional<Dims> shape = x.has_shape ? wanted_shape_crop(ctx, x) : std::nullopt;
   if (!shape) {
     ctx.set_output("Out", newer ? with_offsets_of(unknown_like(x), x) : unknown_like(x));
     return Ok();
@@ -60,11 +60,11 @@ Status infer(InferContext& ctx, bool newer) {
 }
 
 Status infer_crop(InferContext& ctx) {
-  return infer(ctx, false);
+  return infer_crop(ctx, false);
 }
 
 Status infer_crop_tensor(InferContext& ctx) {
-  return infer(ctx, true);
+  return infer_crop(ctx, true);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ std::optional<Dims> numbers(const InferContext& ctx, llvm::StringRef attr, llvm:
   return Dims(own.begin(), own.end());
 }
 
-Status infer_expand(InferContext& ctx) {
+Status infer_expand_op(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const auto counts = numbers(ctx, "expand_times", "ExpandTimes", "expand_times_tensor");
   if (!x.has_shape || !counts) {
@@ -118,7 +118,7 @@ Status infer_expand_as_v2(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_expand_as(InferContext& ctx) {
+Status infer_expand_as_expand(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const VarMeta target = ctx.input("target_tensor");
   if (!target.has_shape || !x.has_shape) {
@@ -150,7 +150,7 @@ void add_expand_ops(OpRegistry& registry) {
                    .output("Out", "dims of X times the counts")
                    .attr("expand_times", std::vector<int32_t>{}, "counts; -1: from a tensor")
                    .range(-1)
-                   .infer(infer_expand)
+                   .infer(infer_expand_op)
                    .grad(without_offsets(
                        grad_of_x("expand_grad", {"X", "ExpandTimes", "expand_times_tensor"}))));
   registry.add(OpDef("tile")
@@ -189,7 +189,7 @@ void add_expand_ops(OpRegistry& registry) {
                    .input("X", "at least one dim")
                    .input("target_tensor", "rank of X, dims that are multiples of those of X")
                    .output("Out", "shape of target_tensor, dtype of X")
-                   .infer(infer_expand_as)
+                   .infer(infer_expand_as_expand)
                    .grad(grad_of_x("expand_as_grad", {"X", "target_tensor"})));
 }
 

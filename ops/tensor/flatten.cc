@@ -24,7 +24,7 @@ Status infer_matrix(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_range(InferContext& ctx) {
+Status infer_range_flatten(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   set_xshape(ctx, x);
   if (!x.has_shape) {
@@ -78,7 +78,7 @@ void add_flatten_ops(OpRegistry& registry) {
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .attr("start_axis", 1, "first dim to merge")
                    .attr("stop_axis", 1, "last dim to merge, included")
-                   .infer(infer_range)
+                   .infer(infer_range_flatten)
                    .grad(grad_by_xshape("flatten_contiguous_range_grad"))
                    .inplace("X", "Out"));
 }

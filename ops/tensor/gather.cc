@@ -44,7 +44,7 @@ Status infer_picked(InferContext& ctx, llvm::StringRef axis_attr) {
   return Ok();
 }
 
-Status infer_gather(InferContext& ctx) {
+Status infer_gather_op(InferContext& ctx) {
   return infer_picked(ctx, "axis");
 }
 
@@ -105,7 +105,7 @@ void add_gather_ops(OpRegistry& registry) {
                    .output("Out", "X with dim axis as long as Index")
                    .attr("axis", 0, "dim to pick from")
                    .attr("overwrite", true, "of the gradient: set rows, do not add; no effect here")
-                   .infer(infer_gather)
+                   .infer(infer_gather_op)
                    .grad(grad_of_x("gather_grad", {"X", "Index", "Axis"})));
   registry.add(OpDef("gather_nd")
                    .doc("the slices of X at the coordinates in the last dim of Index")

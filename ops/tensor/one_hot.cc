@@ -12,7 +12,7 @@ StatusOr<int64_t> depth_of(const InferContext& ctx) {
   return depth;
 }
 
-Status infer(InferContext& ctx) {
+Status infer_one_hot(InferContext& ctx) {
   VarMeta out = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t depth, depth_of(ctx));
   if (out.has_shape) {
@@ -26,7 +26,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_v2(InferContext& ctx) {
+Status infer_v2_one_hot(InferContext& ctx) {
   VarMeta out = ctx.input("X");
   MILLRACE_ASSIGN_OR_RETURN(const int64_t depth, depth_of(ctx));
   if (out.has_shape) out.dims.push_back(depth);
@@ -35,7 +35,7 @@ Status infer_v2(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family(llvm::StringRef type, llvm::StringRef doc) {
+OpDef family_one_hot(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
       .input("depth_tensor", "one element; replaces the attribute", Arity::kOptional)
@@ -49,14 +49,15 @@ OpDef family(llvm::StringRef type, llvm::StringRef doc) {
 }  // namespace
 
 void add_one_hot_ops(OpRegistry& registry) {
-  registry.add(family("one_hot", "a row with a 1 at the class, in place of the last dim of 1")
-                   .input("X", "int32 or int64; the last dim is 1")
-                   .output("Out", "X with depth as the last dim; LoD of X")
-                   .infer(infer));
-  registry.add(family("one_hot_v2", "a row with a 1 at the class, in a new last dim")
+  registry.add(
+      family_one_hot("one_hot", "a row with a 1 at the class, in place of the last dim of 1")
+          .input("X", "int32 or int64; the last dim is 1")
+          .output("Out", "X with depth as the last dim; LoD of X")
+          .infer(infer_one_hot));
+  registry.add(family_one_hot("one_hot_v2", "a row with a 1 at the class, in a new last dim")
                    .input("X", "int32 or int64; any shape")
                    .output("Out", "X with depth behind its dims; LoD of X")
-                   .infer(infer_v2));
+                   .infer(infer_v2_one_hot));
 }
 
 }  // namespace millrace::ops

@@ -23,7 +23,7 @@ Status grow(const InferContext& ctx, int64_t before, int64_t after, size_t at, D
   return Ok();
 }
 
-Status infer_pad(InferContext& ctx) {
+Status infer_pad_op(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   if (!x.has_shape) {
     ctx.set_output("Out", unknown_like(x));
@@ -125,7 +125,7 @@ void add_pad_ops(OpRegistry& registry) {
                    .output("Out", "dims of X and the paddings")
                    .required_attr<std::vector<int32_t>>("paddings", "before, after of each dim")
                    .attr("pad_value", 0.0F, "value of the border")
-                   .infer(infer_pad)
+                   .infer(infer_pad_op)
                    .grad({.type = "pad_grad",
                           .inputs = {"Out@GRAD"},
                           .outputs = {"X@GRAD"},

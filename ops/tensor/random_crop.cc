@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_random_crop(InferContext& ctx) {
   ctx.copy("Seed", "SeedOut");
   VarMeta out = ctx.input("X");
   if (out.has_shape) {
@@ -40,7 +40,7 @@ OpDef random_crop() {
       .required_attr<std::vector<int32_t>>("shape", "size of the window")
       .range(1)
       .attr("startup_seed", 0, "state to start from where Seed has none")
-      .infer(infer);
+      .infer(infer_random_crop);
 }
 
 }  // namespace millrace::ops

@@ -8,7 +8,7 @@ namespace {
 
 // The wanted shape in the notation of attribute shape (0: as in X, -1: what is left), or nullopt if
 // not even its rank is known. From ShapeTensor the attribute keeps the constants.
-std::optional<Dims> wanted_shape(const InferContext& ctx, bool& dynamic) {
+std::optional<Dims> wanted_shape_reshape(const InferContext& ctx, bool& dynamic) {
   const auto attr = ctx.attr<std::vector<int64_t>>("shape");
   dynamic = true;
   if (const size_t parts = ctx.input_count("ShapeTensor"); parts > 0) {
@@ -82,10 +82,10 @@ Status solve(const InferContext& ctx, const VarMeta& x, const std::vector<bool>&
   return Ok();
 }
 
-Status infer(InferContext& ctx) {
+Status infer_reshape(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   bool dynamic = false;
-  std::optional<Dims> shape = wanted_shape(ctx, dynamic);
+  std::optional<Dims> shape = wanted_shape_reshape(ctx, dynamic);
   set_xshape(ctx, x);
   if (!x.has_shape || !shape) {
     ctx.set_output("Out", with_offsets_of(unknown_like(x), x));
@@ -98,7 +98,7 @@ Status infer(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family(llvm::StringRef type) {
+OpDef family_reshape(llvm::StringRef type) {
   OpDef def(type);
   def.doc("the elements of X in another shape")
       .input("X", "any shape")
@@ -107,7 +107,7 @@ OpDef family(llvm::StringRef type) {
       .output("Out", "as many elements as X")
       .attr("shape", std::vector<int32_t>{}, "sizes; 0: the dim of X there, -1: what is left")
       .range(-1)
-      .infer(infer)
+      .infer(infer_reshape)
       .inplace("X", "Out");
   return def;
 }
@@ -115,9 +115,9 @@ OpDef family(llvm::StringRef type) {
 }  // namespace
 
 void add_reshape_ops(OpRegistry& registry) {
-  registry.add(family("reshape").grad(
+  registry.add(family_reshape("reshape").grad(
       without_offsets(grad_of_x("reshape_grad", {"X", "Out", "Shape", "ShapeTensor"}))));
-  registry.add(family("reshape2")
+  registry.add(family_reshape("reshape2")
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .grad(grad_by_xshape("reshape2_grad")));
 }

@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_reverse(InferContext& ctx) {
   const VarMeta& x = ctx.input("X");
   if (dims_known(x) && x.kind != VarKind::kLodTensorArray) {
     for (const int64_t axis : ctx.attr<std::vector<int64_t>>("axis"))
@@ -22,11 +22,11 @@ Status infer_roll(InferContext& ctx) {
     return ctx.error("attributes 'shifts' and 'axis' must be of one length, found {} and {}",
                      shifts.size(), axes.size());
   }
-  return infer(ctx);
+  return infer_reverse(ctx);
 }
 
 // Reversing twice gives the tensor back, so the gradient is the op itself.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_reverse(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op(ctx.forward().type());
@@ -43,15 +43,15 @@ void add_reverse_ops(OpRegistry& registry) {
                    .input("X", "any shape")
                    .output("Out", "shape and dtype of X")
                    .required_attr<std::vector<int32_t>>("axis", "dims to reverse")
-                   .infer(infer)
-                   .grad(grad));
+                   .infer(infer_reverse)
+                   .grad(grad_reverse));
   registry.add(OpDef("reverse")
                    .doc("X with the order reversed along some dims; an array is reversed as a list")
                    .input("X", "any shape, or a tensor array", Arity::kOne, kTensor | kTensorArray)
                    .output("Out", "as X", Arity::kOne, kTensor | kTensorArray)
                    .required_attr<std::vector<int32_t>>("axis", "dims to reverse")
-                   .infer(infer)
-                   .grad(grad));
+                   .infer(infer_reverse)
+                   .grad(grad_reverse));
   registry.add(OpDef("roll")
                    .doc("X moved along some dims; what falls out at the end comes back in front")
                    .input("X", "any shape")

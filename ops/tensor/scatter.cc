@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer_scatter(InferContext& ctx) {
+Status infer_scatter_op(InferContext& ctx) {
   const VarMeta& ids = ctx.input("Ids");
   const VarMeta& updates = ctx.input("Updates");
   if (ids.has_shape && ids.rank() > 1 && !(ids.rank() == 2 && dims_agree(ids.dims[1], 1))) {
@@ -34,7 +34,7 @@ Status infer_scatter_nd_add(InferContext& ctx) {
   return Ok();
 }
 
-GradSpec grad(llvm::StringRef type, llvm::StringRef index) {
+GradSpec grad_scatter(llvm::StringRef type, llvm::StringRef index) {
   GradSpec spec;
   spec.type = type;
   spec.inputs = {index, "Updates", "Out@GRAD"};
@@ -54,8 +54,8 @@ void add_scatter_ops(OpRegistry& registry) {
                    .input("Updates", "a row of X for each of Ids")
                    .output("Out", "shape, dtype and LoD of X")
                    .attr("overwrite", true, "the last row wins; false: rows of one id add up")
-                   .infer(infer_scatter)
-                   .grad(grad("scatter_grad", "Ids"))
+                   .infer(infer_scatter_op)
+                   .grad(grad_scatter("scatter_grad", "Ids"))
                    .inplace("X", "Out"));
   registry.add(OpDef("scatter_nd_add")
                    .doc("X with Updates added at the coordinates in the last dim of Index")
@@ -64,7 +64,7 @@ void add_scatter_ops(OpRegistry& registry) {
                    .input("Updates", "leading dims of Index, then the rest of X")
                    .output("Out", "shape, dtype and LoD of X")
                    .infer(infer_scatter_nd_add)
-                   .grad(grad("scatter_nd_add_grad", "Index"))
+                   .grad(grad_scatter("scatter_nd_add_grad", "Index"))
                    .inplace("X", "Out"));
 }
 

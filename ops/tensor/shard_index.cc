@@ -4,7 +4,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_shard_index(InferContext& ctx) {
   const auto shards = ctx.attr<int64_t>("nshards");
   const auto shard = ctx.attr<int64_t>("shard_id");
   if (shard >= shards) {
@@ -27,7 +27,7 @@ OpDef shard_index() {
       .required_attr<int32_t>("shard_id", "this shard, from 0")
       .range(0)
       .attr("ignore_value", -1, "stands for an index of another shard")
-      .infer(infer)
+      .infer(infer_shard_index)
       .inplace("X", "Out");
 }
 

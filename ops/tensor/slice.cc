@@ -40,7 +40,7 @@ Status infer_strided(InferContext& ctx) {
   return infer_sliced(ctx, strided_size, true);
 }
 
-OpDef family(llvm::StringRef type) {
+OpDef family_slice(llvm::StringRef type) {
   OpDef def(type);
   def.input("Input", "at least one dim, or a tensor array", Arity::kOne, kTensor | kTensorArray)
       .input("StartsTensor", "the starts as one tensor", Arity::kOptional)
@@ -60,7 +60,7 @@ OpDef family(llvm::StringRef type) {
 }  // namespace
 
 void add_slicing_ops(OpRegistry& registry) {
-  registry.add(family("slice")
+  registry.add(family_slice("slice")
                    .doc("the elements from starts to ends along some dims")
                    .infer(infer_slice)
                    .grad({.type = "slice_grad",
@@ -69,7 +69,7 @@ void add_slicing_ops(OpRegistry& registry) {
                           .outputs = {"Input@GRAD"},
                           .infer = infer_grad_without_offsets}));
   registry.add(
-      family("strided_slice")
+      family_slice("strided_slice")
           .doc("every strides-th element from starts to ends along some dims")
           .input("StridesTensor", "the strides as one tensor", Arity::kOptional)
           .input("StridesTensorList", "one stride for each axis", Arity::kAny)

@@ -53,7 +53,7 @@ StatusOr<Dims> parts_of(const InferContext& ctx, int64_t size, size_t outputs) {
   return equal_parts(ctx, size, num > 0 ? num : static_cast<int64_t>(outputs), outputs);
 }
 
-Status infer(InferContext& ctx) {
+Status infer_split(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const size_t outputs = ctx.output_count("Out");
   if (!x.has_shape || outputs == 0) return Ok();
@@ -81,7 +81,7 @@ Status infer(InferContext& ctx) {
 }
 
 // The gradient of a split is the concatenation of the parts' gradients.
-StatusOr<std::vector<GradOp>> grad(const GradContext& ctx) {
+StatusOr<std::vector<GradOp>> grad_split(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("X");
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("concat");
@@ -107,8 +107,8 @@ OpDef split() {
       .attr("num", 0, "number of equal parts; read if sections is empty")
       .range(0)
       .attr("axis", 0, "dim to cut")
-      .infer(infer)
-      .grad(grad);
+      .infer(infer_split)
+      .grad(grad_split);
 }
 
 }  // namespace millrace::ops

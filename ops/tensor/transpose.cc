@@ -6,7 +6,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_transpose(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   set_xshape(ctx, x);
   if (!x.has_shape) {
@@ -33,7 +33,7 @@ Status infer(InferContext& ctx) {
 
 // Old programs pass neither X nor XShape to the gradient op in some releases: the permutation
 // inverted gives the shape.
-Status infer_grad(InferContext& ctx) {
+Status infer_grad_transpose(InferContext& ctx) {
   if (ctx.has_input("X")) {
     ctx.set_output("X@GRAD", without_offsets(ctx.input("X")));
     return Ok();
@@ -51,26 +51,27 @@ Status infer_grad(InferContext& ctx) {
   return Ok();
 }
 
-OpDef family(llvm::StringRef type) {
+OpDef family_transpose(llvm::StringRef type) {
   OpDef def(type);
   def.doc("dim i of Out is dim axis[i] of X")
       .input("X", "any shape")
       .output("Out", "dims of X in the order of axis")
       .required_attr<std::vector<int32_t>>("axis", "a permutation of the dims of X")
-      .infer(infer);
+      .infer(infer_transpose);
   return def;
 }
 
 GradSpec with_infer(GradSpec spec) {
-  spec.infer = infer_grad;
+  spec.infer = infer_grad_transpose;
   return spec;
 }
 
 }  // namespace
 
 void add_transpose_ops(OpRegistry& registry) {
-  registry.add(family("transpose").grad(with_infer(grad_of_x("transpose_grad", {"X", "Out"}))));
-  registry.add(family("transpose2")
+  registry.add(
+      family_transpose("transpose").grad(with_infer(grad_of_x("transpose_grad", {"X", "Out"}))));
+  registry.add(family_transpose("transpose2")
                    .intermediate("XShape", "0 and the dims of X; no data")
                    .grad(with_infer(grad_by_xshape("transpose2_grad"))));
 }

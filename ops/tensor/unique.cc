@@ -5,7 +5,7 @@
 namespace millrace::ops {
 namespace {
 
-Status infer(InferContext& ctx) {
+Status infer_unique(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const DType index = ctx.dtype_attr("dtype");
   const auto axes = ctx.attr<std::vector<int64_t>>("axis");
@@ -61,7 +61,7 @@ void add_unique_ops(OpRegistry& registry) {
           .attr("dtype", 3, "element type of the indices: 2 int32, 3 int64")
           .range(2, 3)
           .attr("is_sorted", false, "sort; false: order of first occurrence")
-          .infer(infer));
+          .infer(infer_unique));
   registry.add(OpDef("unique_with_counts")
                    .doc("the distinct elements in order of first occurrence, and how many of each")
                    .input("X", "a vector")

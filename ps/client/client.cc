@@ -17,7 +17,7 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kLongestPause{500};
+constexpr std::chrono::milliseconds kClientLongestPause{500};
 // A replacement comes in so many steps later, so that all servers hear of it before that step;
 // twice as many where they did not.
 constexpr int64_t kStepsAhead = 2;
@@ -184,7 +184,7 @@ StatusOr<int64_t> Client::settle() {
       return Status(StatusCode::kDistributed, agreed.status().message());
     if (SteadyClock::now() + pause >= deadline) return agreed;
     std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, kClientLongestPause);
   }
 }
 
@@ -277,7 +277,7 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
     if (attempt > 0) {
       if (SteadyClock::now() + pause >= deadline) break;
       std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kLongestPause);
+      pause = std::min(2 * pause, kClientLongestPause);
       if (request.method != Method::kHello) {
         const StatusOr<bool> greeted = greet_again(server, deadline);
         if (!greeted.ok()) {

@@ -36,7 +36,7 @@ StatusOr<std::vector<Value>> fetch(Client& client,
   return values;
 }
 
-int64_t elements_of(const std::vector<int64_t>& dims) {
+int64_t elements_of_gather(const std::vector<int64_t>& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
@@ -45,7 +45,7 @@ int64_t elements_of(const std::vector<int64_t>& dims) {
 StatusOr<Value> join(llvm::ArrayRef<OriginSlices> origins, const OriginSlices& origin,
                      std::vector<Value> pieces) {
   const auto* const first = pieces.front().get_if<Tensor>();
-  const int64_t elements = elements_of(origin.origin.shape);
+  const int64_t elements = elements_of_gather(origin.origin.shape);
   if (first == nullptr || first->numel() == elements) return std::move(pieces.front());
   Value joined;
   auto& whole = joined.as<Tensor>();
@@ -90,7 +90,7 @@ int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpil
   }
   if (param == nullptr) return -1;
   for (const DistributedVar* const slice : param->slices) {
-    if (slice->endpoint == endpoint && elements_of(slice->slice.shape) == elements)
+    if (slice->endpoint == endpoint && elements_of_gather(slice->slice.shape) == elements)
       return slice->is_slice ? slice->offset : 0;
   }
   return -1;

@@ -50,7 +50,7 @@ Client::Call& call_to(std::vector<Client::Call>& calls, const std::string& endpo
   return call;
 }
 
-Status send_count(Client& client, const CommContext& context, const Value& value) {
+Status send_count_link_sender(Client& client, const CommContext& context, const Value& value) {
   const auto* const number = value.get_if<Tensor>();
   if (number == nullptr || number->dtype() != DType::kInt64 || number->numel() != 1) {
     return InvalidArgument("'{}' must be one i64, a number of steps, found {}", context.var_name,
@@ -116,7 +116,7 @@ Status LinkSender::send_all(std::span<const Parcel> parcels, Deadline /*deadline
   Load load;
   for (const auto& [context, values] : parcels) {
     if (!context->use_send_handler) {
-      MILLRACE_RETURN_IF_ERROR(send_count(*client_, *context, values.front()));
+      MILLRACE_RETURN_IF_ERROR(send_count_link_sender(*client_, *context, values.front()));
       continue;
     }
     std::vector<const Value*> pointers;

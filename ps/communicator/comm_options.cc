@@ -9,7 +9,7 @@
 namespace millrace::ps {
 namespace {
 
-constexpr std::string_view kPrefix = "communicator_";
+constexpr std::string_view kCommOptionsPrefix = "communicator_";
 constexpr std::string_view kFlagPrefix = "FLAGS_communicator_";
 
 enum Modes : unsigned { kAll = 15, kAsyncOnly = 1U << 1U, kNotPassed = 0 };
@@ -146,7 +146,7 @@ StatusOr<CommunicatorOptions> communicator_options(
   options.send_queue_size = options.max_merge_var_num;
   options.min_send_grad_num_before_recv = cpu_num;
   for (const auto& [key, text] : settings) MILLRACE_RETURN_IF_ERROR(take_extra(key, text, options));
-  MILLRACE_RETURN_IF_ERROR(take_all(kPrefix, settings, options, remarks));
+  MILLRACE_RETURN_IF_ERROR(take_all(kCommOptionsPrefix, settings, options, remarks));
   MILLRACE_RETURN_IF_ERROR(take_all(kFlagPrefix, settings, options, remarks));
   MILLRACE_RETURN_IF_ERROR(settle_options(mode, options, remarks));
   return options;
@@ -178,7 +178,7 @@ std::map<std::string, std::string> communicator_flags(CommMode mode,
     if ((setting.passed >> static_cast<unsigned>(mode) & 1U) == 0) continue;
     const int value =
         setting.flag != nullptr ? static_cast<int>(options.*setting.flag) : options.*setting.number;
-    flags[std::string(kPrefix) + std::string(setting.name)] = std::to_string(value);
+    flags[std::string(kCommOptionsPrefix) + std::string(setting.name)] = std::to_string(value);
   }
   return flags;
 }

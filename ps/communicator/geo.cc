@@ -29,7 +29,7 @@ void catch_up(const T* server, T* live, T* old, int64_t count) {
 }
 
 template <typename T>
-void add(const T* from, T* to, int64_t count) {
+void add_geo(const T* from, T* to, int64_t count) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
 }
 
@@ -49,7 +49,7 @@ void add_missing(const Value& delta, Value& answer) {
     auto& to = *answer.get_if<Tensor>();
     with_type(to.dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      add(dense->data<T>(), to.data<T>(), to.numel());
+      add_geo(dense->data<T>(), to.data<T>(), to.numel());
     });
     return;
   }
@@ -61,13 +61,13 @@ void add_missing(const Value& delta, Value& answer) {
     if (at == from.rows.end() || *at != to.rows[i]) continue;
     with_type(to.value.dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      add(from.value.data<T>() + (at - from.rows.begin()) * width,
-          to.value.data<T>() + static_cast<int64_t>(i) * width, width);
+      add_geo(from.value.data<T>() + (at - from.rows.begin()) * width,
+              to.value.data<T>() + static_cast<int64_t>(i) * width, width);
     });
   }
 }
 
-Status misfit(const std::string& var, const Value& answer, const Tensor& live) {
+Status misfit_geo(const std::string& var, const Value& answer, const Tensor& live) {
   return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers", var,
                                               describe(live), describe(answer))};
 }
@@ -236,7 +236,7 @@ Status Geo::apply_answer(Param& param, Answer& answer, Tensor& live) {
   if (!nothing &&
       (given.dtype() != live.dtype() ||
        (dense != nullptr ? given.dims() != live.dims() : kernels::row_width(given) != width)))
-    return misfit(param.context->var_name, answer.value, live);
+    return misfit_geo(param.context->var_name, answer.value, live);
   std::erase_if(param.on_way, [&](const Answer& sent) { return sent.deltas <= answer.deltas; });
   param.applied = answer.deltas;
   if (nothing) return Ok();

@@ -8,13 +8,13 @@
 namespace millrace::ps {
 namespace {
 
-Status misfit(const Value& first, const Value& other) {
+Status misfit_merge(const Value& first, const Value& other) {
   return {StatusCode::kExecution, fmt::format("values that do not fit together: {} and {}",
                                               describe(first), describe(other))};
 }
 
 template <typename T>
-void add(const Tensor& from, Tensor& to) {
+void add_merge(const Tensor& from, Tensor& to) {
   const T* const source = from.data<T>();
   T* const sum = to.data<T>();
   const int64_t count = to.numel();
@@ -39,16 +39,16 @@ Status merge_tensors(std::span<Value> values, bool average) {
   for (const Value& value : values.subspan(1)) {
     const auto* const next = value.get_if<Tensor>();
     if (next == nullptr || next->dtype() != sum.dtype() || next->dims() != sum.dims())
-      return misfit(values[0], value);
+      return misfit_merge(values[0], value);
     switch (sum.dtype()) {
       case DType::kFloat32:
-        add<float>(*next, sum);
+        add_merge<float>(*next, sum);
         break;
       case DType::kFloat64:
-        add<double>(*next, sum);
+        add_merge<double>(*next, sum);
         break;
       case DType::kInt64:
-        add<int64_t>(*next, sum);
+        add_merge<int64_t>(*next, sum);
         break;
       default:
         return {StatusCode::kExecution,
@@ -67,7 +67,7 @@ Status join_rows(std::span<Value> values, SelectedRows& all) {
     if (part == nullptr || part->height != first.height ||
         part->value.dtype() != first.value.dtype() ||
         kernels::row_width(part->value) != kernels::row_width(first.value))
-      return misfit(values[0], value);
+      return misfit_merge(values[0], value);
     count += part->rows.size();
   }
   all.height = first.height;

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::milliseconds kDiscoveringTransportPause{200};
 // An entry may outlive its server by the length of a lease; who is there answers faster.
 constexpr std::chrono::milliseconds kProbe{1000};
 
@@ -59,11 +59,11 @@ class DiscoveringChannel final : public Channel {
         was_there_ = true;
         return channel_;
       }
-      if (Clock::now() + kPause >= deadline) {
+      if (Clock::now() + kDiscoveringTransportPause >= deadline) {
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
         return std::move(absent).with_note(fmt::format("looked for it for {:.1f} s", seconds));
       }
-      std::this_thread::sleep_for(kPause);
+      std::this_thread::sleep_for(kDiscoveringTransportPause);
     }
   }
 

@@ -23,11 +23,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using google::protobuf::MessageLite;
-using Stream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+using ClientStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // A member that has not answered after this is taken for gone, while there are others.
-constexpr std::chrono::milliseconds kPatience{1500};
-constexpr std::chrono::milliseconds kPause{100};
+constexpr std::chrono::milliseconds kEtcdCallsPatience{1500};
+constexpr std::chrono::milliseconds kEtcdCallsPause{100};
 
 grpc::ByteBuffer to_buffer(const MessageLite& message) {
   const grpc::Slice slice(message.SerializeAsString());
@@ -79,7 +79,7 @@ Status EtcdCalls::ask_members(const std::string& method, Deadline deadline, cons
   for (size_t i = 0;; ++i) {
     const size_t at = (first + i) % members_.size();
     grpc::ClientContext context;
-    context.set_deadline(to_system(std::min(deadline, Clock::now() + kPatience)));
+    context.set_deadline(to_system(std::min(deadline, Clock::now() + kEtcdCallsPatience)));
     // gRPC works on connections only while somebody waits for one
     context.set_wait_for_ready(true);
     const grpc::Status status = call(members_[at].channel, context);
@@ -90,8 +90,8 @@ Status EtcdCalls::ask_members(const std::string& method, Deadline deadline, cons
     words[at] = fmt::format("{}: {}", members_[at].endpoint, status.error_message());
     const bool is_absent = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
                            status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
-    if (is_absent && Clock::now() + kPause < deadline) {
-      std::this_thread::sleep_for(kPause);
+    if (is_absent && Clock::now() + kEtcdCallsPause < deadline) {
+      std::this_thread::sleep_for(kEtcdCallsPause);
       continue;
     }
     Status failed(StatusCode::kDistributed, fmt::format("etcd did not answer '{}'", method));
@@ -124,7 +124,7 @@ Status EtcdCalls::ask_stream(const std::string& method, const MessageLite& reque
   const grpc::ByteBuffer sent = to_buffer(request);
   const auto call = [&](const std::shared_ptr<grpc::Channel>& channel,
                         grpc::ClientContext& context) {
-    const std::unique_ptr<Stream> stream(
+    const std::unique_ptr<ClientStream> stream(
         grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
             channel.get(), describe(path, grpc::internal::RpcMethod::BIDI_STREAMING, channel),
             &context));

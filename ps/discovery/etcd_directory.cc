@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kPause{200};
+constexpr std::chrono::milliseconds kEtcdDirectoryPause{200};
 constexpr std::chrono::milliseconds kFarewell{1000};
 
 class EtcdDirectory final : public Directory {
@@ -117,11 +117,11 @@ Status EtcdDirectory::announce(const std::string& name, const std::string& addre
     MILLRACE_ASSIGN_OR_RETURN(const int64_t held, lease(deadline));
     MILLRACE_ASSIGN_OR_RETURN(const std::string other, enter(name, address, held, deadline));
     if (other.empty()) break;
-    if (Clock::now() + kPause >= deadline) {
+    if (Clock::now() + kEtcdDirectoryPause >= deadline) {
       return {StatusCode::kDistributed,
               fmt::format("'{}' is served at {} already, says etcd", name, other)};
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kEtcdDirectoryPause);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   mine_[name] = address;

@@ -13,7 +13,7 @@ namespace millrace::ps {
 namespace {
 
 constexpr size_t kThreads = 2;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kExposerPatience{5};
 
 void answer_health(bool good, const Health& health, httplib::Response& answer) {
   answer.status = good ? 200 : 503;
@@ -27,8 +27,8 @@ class Exposed final : public MetricsExposer {
   explicit Exposed(const Metrics& metrics) {
     server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     server_.set_keep_alive_max_count(1);
-    server_.set_read_timeout(kPatience);
-    server_.set_write_timeout(kPatience);
+    server_.set_read_timeout(kExposerPatience);
+    server_.set_write_timeout(kExposerPatience);
     server_.set_payload_max_length(0);
     server_.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& answer) {
       using Handled = httplib::Server::HandlerResponse;

@@ -32,7 +32,7 @@ using Columns = std::vector<const LargeTable::Column*>;
 
 constexpr int kParts = 8;
 
-Status failed(std::string message) {
+Status failed_large_tables(std::string message) {
   return {StatusCode::kExecution, std::move(message)};
 }
 
@@ -55,22 +55,22 @@ StatusOr<Columns> columns_of(const LargeTable& table, const Strings& names) {
 StatusOr<std::span<const int64_t>> ids_of(const Value& value) {
   const auto* const ids = value.get_if<Tensor>();
   if (ids == nullptr || !ids->initialized() || ids->dtype() != DType::kInt64)
-    return failed(fmt::format("Ids must be i64, found {}", describe(value)));
+    return failed_large_tables(fmt::format("Ids must be i64, found {}", describe(value)));
   return ids->values<int64_t>();
 }
 
-Status no_row(const LargeTable& table, int64_t id) {
-  return failed(fmt::format("the table '{}' has no row {}", table.name(), id));
+Status no_row_large_tables(const LargeTable& table, int64_t id) {
+  return failed_large_tables(fmt::format("the table '{}' has no row {}", table.name(), id));
 }
 
 // What an op names besides its arguments.
-struct Names {
+struct LargeTablesNames {
   std::string table;
   Strings columns;
   bool entry = false;
 };
 
-Names names_of(const KernelSetup& setup) {
+LargeTablesNames names_of_large_tables(const KernelSetup& setup) {
   return {setup.attr<std::string>("tablename"), setup.attr<Strings>("value_names"),
           setup.attr<bool>("is_entry")};
 }
@@ -87,7 +87,7 @@ StatusOr<Control> make_init(const Tables& tables, const KernelSetup& setup) {
 }
 
 StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
-  const Names names = names_of(setup);
+  const LargeTablesNames names = names_of_large_tables(setup);
   const ArgIndex ids_arg = setup.input("Ids");
   const ArgRange out = setup.outputs("Out");
   const bool creates = setup.attr<bool>("init");
@@ -108,7 +108,7 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
     }
     for (const int64_t id : ids) {
       LargeTable::Row* const row = creates ? &table->make(id) : table->find(id);
-      if (row == nullptr) return no_row(*table, id);
+      if (row == nullptr) return no_row_large_tables(*table, id);
       for (size_t k = 0; k < columns.size(); ++k)
         to[k] = std::copy_n(row->values.begin() + static_cast<int64_t>(columns[k]->offset),
                             columns[k]->width, to[k]);
@@ -119,7 +119,7 @@ StatusOr<Control> make_read(const Tables& tables, const KernelSetup& setup) {
 
 // Puts rows in place of those of the table, or adds them.
 StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, bool adds) {
-  const Names names = names_of(setup);
+  const LargeTablesNames names = names_of_large_tables(setup);
   const ArgRange ids_args = setup.inputs("Ids");
   const ArgRange in = setup.inputs("In");
   const ArgRange out = adds ? setup.outputs("Out") : ArgRange{};
@@ -136,8 +136,9 @@ StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, boo
       const auto* const from = ctx.args.in_value(in, k).get_if<Tensor>();
       if (from == nullptr || from->dtype() != DType::kFloat32 ||
           static_cast<size_t>(from->numel()) != ids.size() * column.width) {
-        return failed(fmt::format("In[{}] must be f32 [{}, {}], found {}", k, ids.size(),
-                                  column.width, describe(ctx.args.in_value(in, k))));
+        return failed_large_tables(fmt::format("In[{}] must be f32 [{}, {}], found {}", k,
+                                               ids.size(), column.width,
+                                               describe(ctx.args.in_value(in, k))));
       }
       Tensor* to = nullptr;
       if (k < out.count) {
@@ -162,13 +163,14 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
                     Update&& update) {
   const auto* const grad = value.get_if<SelectedRows>();
   if (grad == nullptr || grad->value.dtype() != DType::kFloat32)
-    return failed(fmt::format("Grad must be f32 selected rows, found {}", describe(value)));
+    return failed_large_tables(
+        fmt::format("Grad must be f32 selected rows, found {}", describe(value)));
   if (grad->rows.empty()) return Ok();
   kernels::RowMerger merger;
   MILLRACE_RETURN_IF_ERROR(merger.merge(*grad));
   if (static_cast<size_t>(merger.width()) != width)
-    return failed(fmt::format("Grad has rows of {} elements, the table '{}' of {}", merger.width(),
-                              table.name(), width));
+    return failed_large_tables(fmt::format("Grad has rows of {} elements, the table '{}' of {}",
+                                           merger.width(), table.name(), width));
   const float* from = merger.values<float>();
   for (const int64_t id : merger.rows()) {
     LargeTable::Row& row = table.make(id);
@@ -179,15 +181,15 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
   return Ok();
 }
 
-StatusOr<float> number_of(const Value& value, const char* slot) {
+StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 || tensor->numel() != 1)
-    return failed(fmt::format("{} must be one f32, found {}", slot, describe(value)));
+    return failed_large_tables(fmt::format("{} must be one f32, found {}", slot, describe(value)));
   return *tensor->data<float>();
 }
 
 StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
-  const Names names = names_of(setup);
+  const LargeTablesNames names = names_of_large_tables(setup);
   const ArgIndex grad = setup.input("Grad");
   const ArgIndex rate_arg = setup.input("LearningRate");
   if (names.columns.size() != 1)
@@ -198,7 +200,7 @@ StatusOr<Control> make_sgd(const Tables& tables, const KernelSetup& setup) {
     const std::lock_guard lock(table->mutex());
     MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
     MILLRACE_ASSIGN_OR_RETURN(const float rate,
-                              number_of(ctx.args.in_value(rate_arg), "LearningRate"));
+                              number_of_large_tables(ctx.args.in_value(rate_arg), "LearningRate"));
     const LargeTable::Column& param = *columns[0];
     return for_each_row(*table, ctx.args.in_value(grad), param.width, names.entry,
                         [&](float* row, const float* from) {
@@ -215,7 +217,7 @@ struct Adam {
 };
 
 StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
-  const Names names = names_of(setup);
+  const LargeTablesNames names = names_of_large_tables(setup);
   const Adam adam{setup.attr<float>("beta1"), setup.attr<float>("beta2"),
                   setup.attr<float>("epsilon")};
   const ArgIndex grad = setup.input("Grad");
@@ -230,11 +232,11 @@ StatusOr<Control> make_adam(const Tables& tables, const KernelSetup& setup) {
     const std::lock_guard lock(table->mutex());
     MILLRACE_ASSIGN_OR_RETURN(const Columns columns, columns_of(*table, names.columns));
     MILLRACE_ASSIGN_OR_RETURN(const float rate,
-                              number_of(ctx.args.in_value(rate_arg), "LearningRate"));
+                              number_of_large_tables(ctx.args.in_value(rate_arg), "LearningRate"));
     MILLRACE_ASSIGN_OR_RETURN(const float power1,
-                              number_of(ctx.args.in_value(powers[0]), "Beta1Pow"));
+                              number_of_large_tables(ctx.args.in_value(powers[0]), "Beta1Pow"));
     MILLRACE_ASSIGN_OR_RETURN(const float power2,
-                              number_of(ctx.args.in_value(powers[1]), "Beta2Pow"));
+                              number_of_large_tables(ctx.args.in_value(powers[1]), "Beta2Pow"));
     const float step = rate * std::sqrt(1 - power2) / (1 - power1);
     const size_t width = columns[0]->width;
     MILLRACE_RETURN_IF_ERROR(for_each_row(

@@ -28,7 +28,7 @@ using kernels::KernelSetup;
 using Strings = std::vector<std::string>;
 using Link = std::shared_ptr<TrainerLink>;
 
-Status failed(std::string message) {
+Status failed_lookup(std::string message) {
   return {StatusCode::kExecution, std::move(message)};
 }
 
@@ -54,7 +54,7 @@ StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
     for (int32_t i = 0; i < out.count; ++i) {
       auto& values = calls[static_cast<size_t>(i)].reply.values;
-      if (values.size() != 1) return failed("the server answers no rows");
+      if (values.size() != 1) return failed_lookup("the server answers no rows");
       ctx.args.out_value(out, i) = std::move(values.front());
     }
     return Ok();
@@ -83,8 +83,8 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto* const ids = ctx.args.in_value(table.ids, k).get_if<Tensor>();
     if (ids == nullptr || !ids->initialized() || ids->dtype() != DType::kInt64) {
-      return failed(fmt::format("Ids[{}] must be i64, found {}", k,
-                                describe(ctx.args.in_value(table.ids, k))));
+      return failed_lookup(fmt::format("Ids[{}] must be i64, found {}", k,
+                                       describe(ctx.args.in_value(table.ids, k))));
     }
     count += static_cast<size_t>(ids->numel());
   }
@@ -92,8 +92,8 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto ids = ctx.args.in_value(table.ids, k).get_if<Tensor>()->values<int64_t>();
     if (const std::optional<int64_t> bad = table.routes.add(ids, table.padding)) {
-      return failed(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
-                                table.ends.back() - 1));
+      return failed_lookup(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
+                                       table.ends.back() - 1));
     }
   }
   return Ok();
@@ -131,8 +131,8 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
     if (answer == nullptr || answer->rank() == 0 || answer->dim(0) != count ||
         (like != nullptr && (answer->dtype() != like->dtype() ||
                              answer->dims().drop_front() != like->dims().drop_front()))) {
-      return failed(fmt::format("the server at {} does not answer {} rows of '{}'", call.endpoint,
-                                count, call.text));
+      return failed_lookup(fmt::format("the server at {} does not answer {} rows of '{}'",
+                                       call.endpoint, count, call.text));
     }
     table.answers[k] = std::move(call.reply.values.front());
     like = table.answers[k].get_if<Tensor>();
@@ -141,8 +141,8 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
 }
 
 // Rows of any width; the usual ones are copied without a call.
-void copy_rows(llvm::ArrayRef<RowRoutes::Place> places, llvm::ArrayRef<const std::byte*> from,
-               size_t bytes, std::byte* to) {
+void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
+                      llvm::ArrayRef<const std::byte*> from, size_t bytes, std::byte* to) {
   constexpr size_t kPiece = 32;
   const bool in_pieces = bytes % kPiece == 0 && bytes <= 8 * kPiece;
   for (const RowRoutes::Place& place : places) {
@@ -179,7 +179,7 @@ Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor
     MILLRACE_RETURN_IF_ERROR(to.resize(like.dtype(), dims));
     to.set_lod(ids.lod());
     const auto count = static_cast<size_t>(ids.numel());
-    copy_rows(places.take_front(count), from, bytes, to.raw());
+    copy_rows_lookup(places.take_front(count), from, bytes, to.raw());
     places = places.drop_front(count);
   }
   return Ok();

@@ -391,9 +391,9 @@ Status Service::watch(ReplySink& reply) {
   }
   reply.set_text(fmt::format(
       R"({{"endpoint":{},"job":{},"epoch":{},"mode":"{}","step":{},"vars":{},"trainers":[{}]}})",
-      millrace::quoted(core_->plan.endpoint), millrace::quoted(core_->options.job),
-      core_->epoch.load(), kModes[static_cast<size_t>(core_->plan.mode)],
-      steps_ != nullptr ? steps_->applied() : -1, core_->vars().size(), trainers));
+      in_quotes(core_->plan.endpoint), in_quotes(core_->options.job), core_->epoch.load(),
+      kModes[static_cast<size_t>(core_->plan.mode)], steps_ != nullptr ? steps_->applied() : -1,
+      core_->vars().size(), trainers));
   return Ok();
 }
 

@@ -8,7 +8,7 @@
 namespace millrace::ps {
 namespace {
 
-using Kind = AccessorOptions::Kind;
+using AccessorKind = AccessorOptions::Kind;
 
 // Weights and state, nothing else.
 class EmbeddingAccessor final : public Accessor {
@@ -76,20 +76,20 @@ float Accessor::unseen_days(const float*) const {
   return 0;
 }
 
-StatusOr<Kind> parse_accessor(std::string_view name) {
-  if (name == "EmbeddingAccessor") return Kind::kEmbedding;
-  if (name == "CommMergeAccessor") return Kind::kCommMerge;
-  if (name == "SparseAccessor") return Kind::kSparse;
-  if (name == "CtrCommonAccessor") return Kind::kCtrCommon;
+StatusOr<AccessorKind> parse_accessor(std::string_view name) {
+  if (name == "EmbeddingAccessor") return AccessorKind::kEmbedding;
+  if (name == "CommMergeAccessor") return AccessorKind::kCommMerge;
+  if (name == "SparseAccessor") return AccessorKind::kSparse;
+  if (name == "CtrCommonAccessor") return AccessorKind::kCtrCommon;
   return InvalidArgument("'{}' is no accessor of a table", name);
 }
 
 StatusOr<std::unique_ptr<Accessor>> Accessor::create(const AccessorOptions& options) {
   if (options.embedx_dim < 1)
     return InvalidArgument("embedx_dim is {}, expected at least 1", options.embedx_dim);
-  if (options.kind == Kind::kEmbedding)
+  if (options.kind == AccessorKind::kEmbedding)
     return std::unique_ptr<Accessor>(std::make_unique<EmbeddingAccessor>(options));
-  if (options.kind == Kind::kCommMerge)
+  if (options.kind == AccessorKind::kCommMerge)
     return std::unique_ptr<Accessor>(std::make_unique<CommMergeAccessor>(options));
   if (options.fea_dim != options.embedx_dim + 3)
     return InvalidArgument("fea_dim is {}, expected embedx_dim + 3 = {}", options.fea_dim,

@@ -8,7 +8,7 @@ namespace millrace::ps {
 namespace {
 
 template <typename T>
-bool read(std::string_view text, T& number) {
+bool read_entry_policy(std::string_view text, T& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
@@ -23,12 +23,13 @@ StatusOr<EntryPolicy> parse_entry(std::string_view text) {
   const std::string_view rest = cut == std::string_view::npos ? "" : text.substr(cut + 1);
   if (name == "count_filter_entry" || name == "count_filter") {
     policy.kind = EntryPolicy::Kind::kCountFilter;
-    if (read(rest, policy.count) && policy.count >= 0) return policy;
+    if (read_entry_policy(rest, policy.count) && policy.count >= 0) return policy;
     return InvalidArgument("entry '{}': expected an integer that is at least 0", text);
   }
   if (name == "probability_entry" || name == "probability") {
     policy.kind = EntryPolicy::Kind::kProbability;
-    if (read(rest, policy.probability) && policy.probability > 0 && policy.probability < 1)
+    if (read_entry_policy(rest, policy.probability) && policy.probability > 0 &&
+        policy.probability < 1)
       return policy;
     return InvalidArgument("entry '{}': expected a probability between 0 and 1", text);
   }

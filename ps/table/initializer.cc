@@ -19,7 +19,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 }
 
 template <typename T>
-bool read(std::string_view text, T& number) {
+bool read_initializer(std::string_view text, T& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size();
 }
@@ -52,7 +52,7 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
   const std::vector<std::string_view> parts = split(text, '&');
   Initializer made;
   if (parts[0] == "fill_constant") {
-    if (parts.size() == 2 && read(parts[1], made.a)) return made;
+    if (parts.size() == 2 && read_initializer(parts[1], made.a)) return made;
   } else {
     using Kind = Initializer::Kind;
     if (parts[0] == "uniform_random") {
@@ -64,8 +64,8 @@ StatusOr<Initializer> parse_initializer(std::string_view text) {
     } else {
       return InvalidArgument("'{}' is no initializer of a table", text);
     }
-    if (parts.size() == 4 && read(parts[1], made.seed) && read(parts[2], made.a) &&
-        read(parts[3], made.b))
+    if (parts.size() == 4 && read_initializer(parts[1], made.seed) &&
+        read_initializer(parts[2], made.a) && read_initializer(parts[3], made.b))
       return made;
   }
   return InvalidArgument("initializer '{}' has bad arguments", text);

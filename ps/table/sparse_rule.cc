@@ -8,7 +8,7 @@
 namespace millrace::ps {
 namespace {
 
-using Kind = SparseRuleOptions::Kind;
+using SparseRuleKind = SparseRuleOptions::Kind;
 
 // Sums of so many places each, so that the compiler can use vectors.
 constexpr int kSums = 8;
@@ -19,12 +19,12 @@ float total(const float (&sums)[kSums]) {
 
 }  // namespace
 
-StatusOr<Kind> parse_sparse_rule(std::string_view name) {
-  if (name == "SparseNaiveSGDRule") return Kind::kNaive;
-  if (name == "SparseAdaGradSGDRule") return Kind::kAdagrad;
-  if (name == "StdAdaGradSGDRule") return Kind::kStdAdagrad;
-  if (name == "SparseAdamSGDRule") return Kind::kAdam;
-  if (name == "SparseSharedAdamSGDRule") return Kind::kSharedAdam;
+StatusOr<SparseRuleKind> parse_sparse_rule(std::string_view name) {
+  if (name == "SparseNaiveSGDRule") return SparseRuleKind::kNaive;
+  if (name == "SparseAdaGradSGDRule") return SparseRuleKind::kAdagrad;
+  if (name == "StdAdaGradSGDRule") return SparseRuleKind::kStdAdagrad;
+  if (name == "SparseAdamSGDRule") return SparseRuleKind::kAdam;
+  if (name == "SparseSharedAdamSGDRule") return SparseRuleKind::kSharedAdam;
   return InvalidArgument("'{}' is no rule of sparse tables", name);
 }
 
@@ -32,15 +32,15 @@ SparseRule::SparseRule(SparseRuleOptions options, int dim) : options_(options), 
 
 int SparseRule::state_floats() const {
   switch (options_.kind) {
-    case Kind::kNaive:
+    case SparseRuleKind::kNaive:
       return 0;
-    case Kind::kAdagrad:
+    case SparseRuleKind::kAdagrad:
       return 1;
-    case Kind::kStdAdagrad:
+    case SparseRuleKind::kStdAdagrad:
       return dim_;
-    case Kind::kAdam:
+    case SparseRuleKind::kAdam:
       return 2 * dim_ + 2;
-    case Kind::kSharedAdam:
+    case SparseRuleKind::kSharedAdam:
       return 4;
   }
   return 0;
@@ -60,7 +60,7 @@ void SparseRule::init(float* weights, float* state, KeyedRandom& random, bool ze
 void SparseRule::init_state(float* state) const {
   const int count = state_floats();
   std::fill_n(state, count, 0.0F);
-  if (options_.kind == Kind::kAdam || options_.kind == Kind::kSharedAdam) {
+  if (options_.kind == SparseRuleKind::kAdam || options_.kind == SparseRuleKind::kSharedAdam) {
     state[count - 2] = options_.beta1;  // powers of the step to come
     state[count - 1] = options_.beta2;
   }
@@ -70,15 +70,15 @@ void SparseRule::update(float* weights, float* state, const float* grad, float s
                         float rate) const {
   rate *= options_.learning_rate;
   switch (options_.kind) {
-    case Kind::kNaive:
+    case SparseRuleKind::kNaive:
       return naive(weights, grad, rate);
-    case Kind::kAdagrad:
+    case SparseRuleKind::kAdagrad:
       return adagrad(weights, state, grad, show, rate);
-    case Kind::kStdAdagrad:
+    case SparseRuleKind::kStdAdagrad:
       return std_adagrad(weights, state, grad, show, rate);
-    case Kind::kAdam:
+    case SparseRuleKind::kAdam:
       return adam(weights, state, grad, rate);
-    case Kind::kSharedAdam:
+    case SparseRuleKind::kSharedAdam:
       return shared_adam(weights, state, grad, rate);
   }
 }

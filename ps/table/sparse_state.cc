@@ -12,7 +12,7 @@ namespace millrace::ps {
 namespace {
 
 template <typename T>
-StatusOr<Value> tensor_of(const std::vector<T>& from, DType dtype, Dims dims) {
+StatusOr<Value> tensor_of_sparse_state(const std::vector<T>& from, DType dtype, Dims dims) {
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(dtype, dims));
   if (!from.empty()) std::memcpy(tensor.raw(), from.data(), from.size() * sizeof(T));
   Value value;
@@ -59,13 +59,17 @@ StatusOr<TableState> SparseTable::state() {
   const auto n = static_cast<int64_t>(keys.size());
   const auto w = static_cast<int64_t>(waiting.size());
   TableState state;
-  MILLRACE_ASSIGN_OR_RETURN(state[kKeysPart], tensor_of(keys, DType::kInt64, {n}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kRowsPart],
-                            tensor_of(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeysPart], tensor_of(waiting, DType::kInt64, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCountsPart], tensor_of(counts, DType::kFloat32, {w}));
-  MILLRACE_ASSIGN_OR_RETURN(state[kDrawsPart],
-                            tensor_of(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kKeysPart], tensor_of_sparse_state(keys, DType::kInt64, {n}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      state[kRowsPart],
+      tensor_of_sparse_state(rows, DType::kFloat32, {n, static_cast<int64_t>(width)}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingKeysPart],
+                            tensor_of_sparse_state(waiting, DType::kInt64, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(state[kWaitingCountsPart],
+                            tensor_of_sparse_state(counts, DType::kFloat32, {w}));
+  MILLRACE_ASSIGN_OR_RETURN(
+      state[kDrawsPart],
+      tensor_of_sparse_state(draws, DType::kInt64, {static_cast<int64_t>(draws.size())}));
   return state;
 }
 

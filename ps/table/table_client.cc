@@ -20,7 +20,7 @@ Status check_size(const char* what, size_t found, size_t count, int width) {
 }
 
 // The float tensor of a reply, which must have so many elements.
-StatusOr<const Tensor*> tensor_of(const TableRequest& request, size_t elements) {
+StatusOr<const Tensor*> tensor_of_table_client(const TableRequest& request, size_t elements) {
   const Tensor* const tensor =
       request.reply.values.empty() ? nullptr : request.reply.values[0].get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 ||
@@ -104,8 +104,9 @@ Status TableClient::pull_sparse(const SparseLayout& table, std::span<const int64
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   const auto width = static_cast<size_t>(table.pull_width);
   for (const TableRequest& request : requests) {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                              tensor_of(request, plan->parts[request.server].size * width));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const Tensor* const tensor,
+        tensor_of_table_client(request, plan->parts[request.server].size * width));
     answers[request.server] = tensor->data<float>();
   }
   for (size_t i = 0; i < ids.size(); ++i) {
@@ -211,7 +212,7 @@ Status TableClient::pull_dense(int table_id, std::span<float> values) {
   for (const TableRequest& request : requests) {
     const DenseRange& range = ranges[request.server];
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const tensor,
-                              tensor_of(request, static_cast<size_t>(range.count)));
+                              tensor_of_table_client(request, static_cast<size_t>(range.count)));
     std::copy_n(tensor->data<float>(), range.count, values.data() + range.begin);
   }
   return Ok();

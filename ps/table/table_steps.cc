@@ -12,7 +12,7 @@
 namespace millrace::ps {
 namespace {
 
-constexpr std::string_view kPrefix = "@TABLE@";
+constexpr std::string_view kTableStepsPrefix = "@TABLE@";
 
 // Leading floats of a push value that are no gradients: its label, shows and clicks.
 size_t leading(const Accessor& accessor) {
@@ -61,13 +61,13 @@ void TableSteps::add(SparseTable& table, int64_t shrink_every) {
 }
 
 bool TableSteps::is_item(std::string_view name) {
-  return name.starts_with(kPrefix);
+  return name.starts_with(kTableStepsPrefix);
 }
 
 Status TableSteps::keep(int trainer, const RequestItem& item) {
   int id = 0;
   llvm::StringRef rest(item.name);
-  rest.consume_front({kPrefix.data(), kPrefix.size()});
+  rest.consume_front({kTableStepsPrefix.data(), kTableStepsPrefix.size()});
   const auto found = rest.consumeInteger(10, id) ? held_.end() : held_.find(id);
   const bool is_keys = rest == "@KEYS";
   if (found == held_.end() || (!is_keys && rest != "@ROWS"))

@@ -22,12 +22,12 @@ Status Distributed(std::string message) {
   return {StatusCode::kDistributed, std::move(message)};
 }
 
-struct FreeAddresses {
+struct EndpointFreeAddresses {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+using EndpointAddresses = std::unique_ptr<addrinfo, EndpointFreeAddresses>;
 
-StatusOr<Addresses> resolve(const Endpoint& endpoint) {
+StatusOr<EndpointAddresses> resolve_endpoint(const Endpoint& endpoint) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -38,7 +38,7 @@ StatusOr<Addresses> resolve(const Endpoint& endpoint) {
     return Distributed(
         fmt::format("cannot resolve '{}': {}", printable(endpoint.host), gai_strerror(problem)));
   }
-  return Addresses(list);
+  return EndpointAddresses(list);
 }
 
 bool is_loopback_address(const sockaddr& address) {
@@ -105,7 +105,7 @@ std::string to_string(const Endpoint& endpoint) {
 }
 
 StatusOr<bool> is_loopback(const Endpoint& endpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const Addresses list, resolve(endpoint));
+  MILLRACE_ASSIGN_OR_RETURN(const EndpointAddresses list, resolve_endpoint(endpoint));
   for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next)
     if (!is_loopback_address(*at->ai_addr)) return false;
   return true;
@@ -113,7 +113,7 @@ StatusOr<bool> is_loopback(const Endpoint& endpoint) {
 
 Status check_port_free(const Endpoint& endpoint) {
   if (endpoint.port == 0) return Ok();
-  MILLRACE_ASSIGN_OR_RETURN(const Addresses list, resolve(endpoint));
+  MILLRACE_ASSIGN_OR_RETURN(const EndpointAddresses list, resolve_endpoint(endpoint));
   return try_to_bind(*list, endpoint);
 }
 

@@ -23,12 +23,12 @@ namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Stream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+using ClientStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // The server's own word on a deadline, with what it waited for, is worth a moment more.
-constexpr std::chrono::milliseconds kLastWord{300};
+constexpr std::chrono::milliseconds kGrpcClientLastWord{300};
 // Clocks overflow behind deadlines that mean "never".
-constexpr std::chrono::hours kLongestCall{1000};
+constexpr std::chrono::hours kGrpcClientLongestCall{1000};
 // How long gRPC may hold memory of a call that is over before its connection is cut.
 constexpr std::chrono::milliseconds kReleaseTime{200};
 
@@ -73,7 +73,7 @@ class Lease {
 };
 
 // One connection and the calls on it.
-struct Connection {
+struct GrpcClientConnection {
   std::shared_ptr<grpc::Channel> channel;
   std::set<grpc::ClientContext*> calls;
   bool broken = false;
@@ -89,23 +89,23 @@ class GrpcChannel final : public Channel {
 
  private:
   std::shared_ptr<grpc::Channel> new_channel();
-  std::shared_ptr<Connection> enter(grpc::ClientContext& context);
-  void leave(Connection& connection, grpc::ClientContext& context);
+  std::shared_ptr<GrpcClientConnection> enter(grpc::ClientContext& context);
+  void leave(GrpcClientConnection& connection, grpc::ClientContext& context);
   Status wait_connected(grpc::Channel& channel, Deadline deadline);
   Status prepare(grpc::Channel& channel, const Request& request, Deadline deadline,
                  OutgoingMessage& message);
   Status exchange(grpc::Channel& channel, grpc::ClientContext& context,
                   const OutgoingMessage& message, const Lease& lease, ReplyReader& reader,
                   grpc::Status& ended);
-  static Status receive(Stream& stream, grpc::ClientContext& context, ReplyReader& reader);
-  void cut(Connection& connection);
+  static Status receive(ClientStream& stream, grpc::ClientContext& context, ReplyReader& reader);
+  void cut(GrpcClientConnection& connection);
   [[nodiscard]] Status explain(const grpc::Status& ended, const Request& request,
                                Clock::time_point begin) const;
 
   std::shared_ptr<GrpcShared> shared_;
   std::string endpoint_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Connection>> connections_;
+  std::vector<std::shared_ptr<GrpcClientConnection>> connections_;
   bool was_connected_ = false;
 };
 
@@ -133,29 +133,29 @@ std::shared_ptr<grpc::Channel> GrpcChannel::new_channel() {
 }
 
 // Registers a call with a connection that has room for it.
-std::shared_ptr<Connection> GrpcChannel::enter(grpc::ClientContext& context) {
+std::shared_ptr<GrpcClientConnection> GrpcChannel::enter(grpc::ClientContext& context) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto limit = static_cast<size_t>(shared_->options.max_streams_per_connection);
-  for (const std::shared_ptr<Connection>& connection : connections_) {
+  for (const std::shared_ptr<GrpcClientConnection>& connection : connections_) {
     if (connection->broken || connection->calls.size() >= limit) continue;
     connection->calls.insert(&context);
     return connection;
   }
-  auto connection = std::make_shared<Connection>();
+  auto connection = std::make_shared<GrpcClientConnection>();
   connection->channel = new_channel();
   connection->calls.insert(&context);
   connections_.push_back(connection);
   return connection;
 }
 
-void GrpcChannel::leave(Connection& connection, grpc::ClientContext& context) {
+void GrpcChannel::leave(GrpcClientConnection& connection, grpc::ClientContext& context) {
   const std::lock_guard<std::mutex> lock(mutex_);
   connection.calls.erase(&context);
   if (connection.broken && connection.calls.empty()) connection.channel.reset();
 }
 
 // Ends a connection whose peer does not take what was sent, with all its calls.
-void GrpcChannel::cut(Connection& connection) {
+void GrpcChannel::cut(GrpcClientConnection& connection) {
   const std::lock_guard<std::mutex> lock(mutex_);
   connection.broken = true;
   for (grpc::ClientContext* const call : connection.calls) call->TryCancel();
@@ -195,7 +195,8 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   return std::move(status).with_hint("is the server running, and is the endpoint right?");
 }
 
-Status GrpcChannel::receive(Stream& stream, grpc::ClientContext& context, ReplyReader& reader) {
+Status GrpcChannel::receive(ClientStream& stream, grpc::ClientContext& context,
+                            ReplyReader& reader) {
   grpc::ByteBuffer part;
   while (!reader.done() && stream.Read(&part)) {
     Status taken = feed(reader, part);
@@ -226,7 +227,7 @@ Status GrpcChannel::exchange(grpc::Channel& channel, grpc::ClientContext& contex
                              const OutgoingMessage& message, const Lease& lease,
                              ReplyReader& reader, grpc::Status& ended) {
   const grpc::internal::RpcMethod method(kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING);
-  const std::unique_ptr<Stream> stream(
+  const std::unique_ptr<ClientStream> stream(
       grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
           &channel, method, &context));
   MessageCutter cutter(message, lease.token());
@@ -246,7 +247,7 @@ Status GrpcChannel::exchange(grpc::Channel& channel, grpc::ClientContext& contex
 
 Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply) {
   const auto begin = Clock::now();
-  deadline = std::min(deadline, begin + kLongestCall);
+  deadline = std::min(deadline, begin + kGrpcClientLongestCall);
   OutgoingMessage message;
   Lease lease;
   grpc::Status ended;
@@ -254,9 +255,9 @@ Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply
   Status status;
   {
     grpc::ClientContext context;
-    context.set_deadline(to_gpr(deadline + kLastWord));
+    context.set_deadline(to_gpr(deadline + kGrpcClientLastWord));
     context.set_initial_metadata_corked(true);
-    const std::shared_ptr<Connection> connection = enter(context);
+    const std::shared_ptr<GrpcClientConnection> connection = enter(context);
     // The connection drops its channel once it is cut and without calls, of which this is one.
     grpc::Channel& channel = *connection->channel;
     status = prepare(channel, request, deadline, message);

@@ -28,17 +28,17 @@ namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+using ServerStream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // What calls, and replies under way, get when a server ends.
-constexpr std::chrono::milliseconds kMoment{500};
-constexpr std::chrono::milliseconds kDrain{2000};
-constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
+constexpr std::chrono::milliseconds kGrpcServerMoment{500};
+constexpr std::chrono::milliseconds kGrpcServerDrain{2000};
+constexpr std::chrono::microseconds kGrpcServerLongestCall = std::chrono::hours(1000);
 
 // When the caller stops waiting: what he said, or earlier where gRPC knows so.
 Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   const auto now = Clock::now();
-  const auto limit = static_cast<uint64_t>(kLongestCall.count());
+  const auto limit = static_cast<uint64_t>(kGrpcServerLongestCall.count());
   const Deadline said = now + std::chrono::microseconds(std::min(timeout_us, limit));
   const gpr_timespec at = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
   const gpr_timespec left = gpr_time_sub(at, gpr_now(GPR_CLOCK_MONOTONIC));
@@ -82,14 +82,14 @@ class ActiveCalls {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, kMoment, [this] { return calls_.empty(); });
+    changed_.wait_for(lock, kGrpcServerMoment, [this] { return calls_.empty(); });
     const auto replying = [this] {
       return std::any_of(calls_.begin(), calls_.end(),
                          [](const auto& call) { return call.second.stage == Stage::kReplying; });
     };
     for (const auto& [context, state] : calls_)
       if (state.stage != Stage::kReplying) context->TryCancel();
-    changed_.wait_for(lock, kDrain, [&] { return !replying(); });
+    changed_.wait_for(lock, kGrpcServerDrain, [&] { return !replying(); });
   }
   // Wakes at the latest after the period; true if the server is about to end.
   bool sleep(std::chrono::milliseconds period) {
@@ -118,19 +118,20 @@ class PsService final : public grpc::Service {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
-            [](PsService* service, grpc::ServerContext* context, Stream* stream) {
+            [](PsService* service, grpc::ServerContext* context, ServerStream* stream) {
               return service->serve(*context, *stream);
             },
             this)));
   }
 
  private:
-  grpc::Status serve(grpc::ServerContext& context, Stream& stream);
-  grpc::Status exchange(grpc::ServerContext& context, Stream& stream);
+  grpc::Status serve(grpc::ServerContext& context, ServerStream& stream);
+  grpc::Status exchange(grpc::ServerContext& context, ServerStream& stream);
   // False if the stream ended within the message.
-  bool receive(grpc::ServerContext& context, Stream& stream, CallReader& reader, Status& status);
+  bool receive(grpc::ServerContext& context, ServerStream& stream, CallReader& reader,
+               Status& status);
   Status handle(grpc::ServerContext& context, const CallReader& reader, ReplyWriter& reply);
-  void reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message);
+  void reply(grpc::ServerContext& context, ServerStream& stream, OutgoingMessage message);
 
   GrpcShared& shared_;
   Handler& handler_;
@@ -138,14 +139,14 @@ class PsService final : public grpc::Service {
   MemoryBudget budget_;
 };
 
-grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
+grpc::Status PsService::serve(grpc::ServerContext& context, ServerStream& stream) {
   if (!calls_.enter(context)) return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
   grpc::Status status = exchange(context, stream);
   calls_.leave(context);
   return status;
 }
 
-grpc::Status PsService::exchange(grpc::ServerContext& context, Stream& stream) {
+grpc::Status PsService::exchange(grpc::ServerContext& context, ServerStream& stream) {
   const auto begin = Clock::now();
   CallReader reader(shared_.pool, shared_.options.max_message_bytes);
   reader.set_budget(budget_);
@@ -170,7 +171,7 @@ grpc::Status PsService::exchange(grpc::ServerContext& context, Stream& stream) {
   return grpc::Status::OK;
 }
 
-bool PsService::receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
+bool PsService::receive(grpc::ServerContext& context, ServerStream& stream, CallReader& reader,
                         Status& status) {
   grpc::ByteBuffer part;
   while (status.ok() && !reader.done()) {
@@ -193,7 +194,7 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
   }
 }
 
-void PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message) {
+void PsService::reply(grpc::ServerContext& context, ServerStream& stream, OutgoingMessage message) {
   // gRPC holds the memory for as long as it wants to.
   const auto kept = std::make_shared<OutgoingMessage>(std::move(message));
   MessageCutter cutter(*kept, kept);

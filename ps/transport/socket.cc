@@ -39,19 +39,19 @@ void set_option(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof value);
 }
 
-struct FreeAddresses {
+struct SocketFreeAddresses {
   void operator()(addrinfo* list) const { freeaddrinfo(list); }
 };
-using Addresses = std::unique_ptr<addrinfo, FreeAddresses>;
+using SocketAddresses = std::unique_ptr<addrinfo, SocketFreeAddresses>;
 
-StatusOr<Addresses> resolve(const Endpoint& endpoint, int flags) {
+StatusOr<SocketAddresses> resolve_socket(const Endpoint& endpoint, int flags) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
   addrinfo* list = nullptr;
   const std::string port = std::to_string(endpoint.port);
   const int problem = getaddrinfo(endpoint.host.c_str(), port.c_str(), &hints, &list);
-  if (problem == 0) return Addresses(list);
+  if (problem == 0) return SocketAddresses(list);
   return Lost(
       fmt::format("cannot resolve '{}': {}", printable(endpoint.host), gai_strerror(problem)));
 }
@@ -81,7 +81,7 @@ Socket::~Socket() {
 }
 
 StatusOr<Socket> Socket::connect(const Endpoint& endpoint, Deadline deadline) {
-  MILLRACE_ASSIGN_OR_RETURN(const Addresses list, resolve(endpoint, 0));
+  MILLRACE_ASSIGN_OR_RETURN(const SocketAddresses list, resolve_socket(endpoint, 0));
   int problem = EADDRNOTAVAIL;
   for (const addrinfo* at = list.get(); at != nullptr; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -97,7 +97,7 @@ StatusOr<Socket> Socket::connect(const Endpoint& endpoint, Deadline deadline) {
 }
 
 StatusOr<Socket> Socket::listen(const Endpoint& endpoint) {
-  MILLRACE_ASSIGN_OR_RETURN(const Addresses list, resolve(endpoint, AI_PASSIVE));
+  MILLRACE_ASSIGN_OR_RETURN(const SocketAddresses list, resolve_socket(endpoint, AI_PASSIVE));
   Socket socket(::socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket.is_open()) return Lost(reason(errno));
   set_option(socket.fd_, SOL_SOCKET, SO_REUSEADDR, 1);

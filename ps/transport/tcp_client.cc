@@ -16,11 +16,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // The server's own word on a deadline, with what it waited for, is worth a moment more.
-constexpr std::chrono::milliseconds kLastWord{300};
+constexpr std::chrono::milliseconds kTcpClientLastWord{300};
 constexpr std::chrono::milliseconds kFirstPause{20};
-constexpr std::chrono::milliseconds kLongestPause{500};
+constexpr std::chrono::milliseconds kTcpClientLongestPause{500};
 // Clocks overflow behind deadlines that mean "never".
-constexpr std::chrono::hours kLongestCall{1000};
+constexpr std::chrono::hours kTcpClientLongestCall{1000};
 
 class TcpChannel final : public Channel {
  public:
@@ -65,7 +65,7 @@ StatusOr<Socket> TcpChannel::connect(Deadline deadline) {
     if (was_connected_ || shared_->options.hurried_first)
       deadline = std::min(deadline, begin + shared_->options.reconnect_timeout);
   }
-  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+  for (auto pause = kFirstPause;; pause = std::min(2 * pause, kTcpClientLongestPause)) {
     StatusOr<Socket> socket = Socket::connect(parsed_, deadline);
     if (socket.ok()) {
       socket->tune(shared_->options.keepalive_time, shared_->options.keepalive_timeout);
@@ -105,14 +105,14 @@ Status TcpChannel::encode(const Request& request, Deadline deadline,
 
 Status TcpChannel::call(const Request& request, Deadline deadline, Reply& reply) {
   const auto begin = Clock::now();
-  deadline = std::min(deadline, begin + kLongestCall);
+  deadline = std::min(deadline, begin + kTcpClientLongestCall);
   MILLRACE_ASSIGN_OR_RETURN(Socket socket, take(deadline));
   OutgoingMessage message;
   if (Status encoded = encode(request, deadline, message); !encoded.ok()) {
     give_back(std::move(socket));
     return encoded;
   }
-  socket.set_deadline(deadline + kLastWord);
+  socket.set_deadline(deadline + kTcpClientLastWord);
   const Status sent = socket.send(message);
   // A server that refuses a message says why before it has taken all of it.
   ReplyReader reader(shared_->pool, reply, shared_->options.max_message_bytes);

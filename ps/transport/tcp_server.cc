@@ -22,8 +22,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // What calls, and replies under way, get when a server ends.
-constexpr std::chrono::milliseconds kMoment{500};
-constexpr std::chrono::milliseconds kDrain{2000};
+constexpr std::chrono::milliseconds kTcpServerMoment{500};
+constexpr std::chrono::milliseconds kTcpServerDrain{2000};
 constexpr uint64_t kLongestCallUs = 3600ULL * 1000 * 1000 * 1000;
 
 // What HTTP/2, and so gRPC, starts with.
@@ -31,7 +31,7 @@ constexpr std::string_view kGrpcPreface = "PRI ";
 
 enum class Stage { kIdle, kReceiving, kHandling, kReplying, kGone };
 
-struct Connection {
+struct TcpServerConnection {
   Socket socket;
   Stage stage = Stage::kIdle;  // under the listener's mutex
   std::thread thread;
@@ -52,13 +52,13 @@ class TcpListener final : public Listener {
   void accept_all();
   void admit(Socket socket);
   void remove_gone();
-  void serve(Connection& connection);
-  bool serve_call(Connection& connection, std::span<std::byte> buffer, bool first);
+  void serve(TcpServerConnection& connection);
+  bool serve_call(TcpServerConnection& connection, std::span<std::byte> buffer, bool first);
   Status handle(const CallReader& reader, ReplyWriter& reply);
-  void hand_over(Connection& connection);
+  void hand_over(TcpServerConnection& connection);
   void count(const CallReader& reader, uint64_t sent, bool ok, Clock::time_point begin) const;
   // Notes what a connection does. False if the server is about to end.
-  bool note(Connection& connection, Stage stage);
+  bool note(TcpServerConnection& connection, Stage stage);
   bool any_in(std::initializer_list<Stage> stages) const;
 
   std::shared_ptr<TcpShared> shared_;
@@ -70,7 +70,7 @@ class TcpListener final : public Listener {
   std::thread acceptor_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::list<Connection> connections_;
+  std::list<TcpServerConnection> connections_;
   bool closing_ = false;
 };
 
@@ -113,13 +113,13 @@ void TcpListener::admit(Socket socket) {
                                          shared_->options.max_handler_threads)))));
     return;
   }
-  Connection& connection = connections_.emplace_back();
+  TcpServerConnection& connection = connections_.emplace_back();
   connection.socket = std::move(socket);
   connection.thread = std::thread([this, &connection] { serve(connection); });
 }
 
 void TcpListener::remove_gone() {
-  std::list<Connection> gone;
+  std::list<TcpServerConnection> gone;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto at = connections_.begin(); at != connections_.end();) {
@@ -128,17 +128,17 @@ void TcpListener::remove_gone() {
       at = next;
     }
   }
-  for (Connection& connection : gone) connection.thread.join();
+  for (TcpServerConnection& connection : gone) connection.thread.join();
 }
 
-bool TcpListener::note(Connection& connection, Stage stage) {
+bool TcpListener::note(TcpServerConnection& connection, Stage stage) {
   const std::lock_guard<std::mutex> lock(mutex_);
   connection.stage = stage;
   changed_.notify_all();
   return !closing_;
 }
 
-void TcpListener::serve(Connection& connection) {
+void TcpListener::serve(TcpServerConnection& connection) {
   std::array<std::byte, kReceiveBuffer> buffer;  // NOLINT: filled by recv
   bool first = true;
   while (serve_call(connection, buffer, first)) first = false;
@@ -147,7 +147,8 @@ void TcpListener::serve(Connection& connection) {
 }
 
 // False if the connection is over.
-bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer, bool first) {
+bool TcpListener::serve_call(TcpServerConnection& connection, std::span<std::byte> buffer,
+                             bool first) {
   const GrpcOptions& options = shared_->options;
   Socket& socket = connection.socket;
   if (!note(connection, Stage::kIdle)) return false;
@@ -183,7 +184,7 @@ bool TcpListener::serve_call(Connection& connection, std::span<std::byte> buffer
 }
 
 // What speaks gRPC is served by gRPC, whose sockets do not block.
-void TcpListener::hand_over(Connection& connection) {
+void TcpListener::hand_over(TcpServerConnection& connection) {
   Socket guest;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -216,9 +217,10 @@ void TcpListener::count(const CallReader& reader, uint64_t sent, bool ok,
 }
 
 bool TcpListener::any_in(std::initializer_list<Stage> stages) const {
-  return std::any_of(connections_.begin(), connections_.end(), [&](const Connection& connection) {
-    return std::find(stages.begin(), stages.end(), connection.stage) != stages.end();
-  });
+  return std::any_of(
+      connections_.begin(), connections_.end(), [&](const TcpServerConnection& connection) {
+        return std::find(stages.begin(), stages.end(), connection.stage) != stages.end();
+      });
 }
 
 TcpListener::~TcpListener() {
@@ -227,17 +229,17 @@ TcpListener::~TcpListener() {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     listener_.shut_down();
-    changed_.wait_for(lock, kMoment, [this] {
+    changed_.wait_for(lock, kTcpServerMoment, [this] {
       return !any_in({Stage::kReceiving, Stage::kHandling, Stage::kReplying});
     });
-    for (Connection& connection : connections_)
+    for (TcpServerConnection& connection : connections_)
       if (connection.stage != Stage::kReplying) connection.socket.shut_down();
-    changed_.wait_for(lock, kDrain, [this] { return !any_in({Stage::kReplying}); });
-    for (Connection& connection : connections_) connection.socket.shut_down();
+    changed_.wait_for(lock, kTcpServerDrain, [this] { return !any_in({Stage::kReplying}); });
+    for (TcpServerConnection& connection : connections_) connection.socket.shut_down();
   }
   acceptor_.join();
   // Nobody adds to the list any more.
-  for (Connection& connection : connections_) connection.thread.join();
+  for (TcpServerConnection& connection : connections_) connection.thread.join();
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 namespace millrace::ps {
 namespace {
 
-using Clock = CallTrace::Clock;
+using WallClock = CallTrace::Clock;
 
-double microseconds(Clock::duration time) {
+double microseconds(WallClock::duration time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
@@ -41,9 +41,9 @@ class TracedChannel final : public Channel {
     Request marked = request;
     if (marked.sequence == 0 && marked.method != Method::kHello)
       marked.sequence = trace_.next_read();
-    const auto begin = Clock::now();
+    const auto begin = WallClock::now();
     Status status = channel_->call(marked, deadline, reply);
-    trace_.add(marked, endpoint(), false, begin, Clock::now(), status.ok());
+    trace_.add(marked, endpoint(), false, begin, WallClock::now(), status.ok());
     return status;
   }
 
@@ -57,9 +57,9 @@ class TracedHandler final : public Handler {
   TracedHandler(Handler& handler, CallTrace& trace, std::string endpoint)
       : handler_(handler), trace_(trace), endpoint_(std::move(endpoint)) {}
   Status handle(const Request& request, Deadline deadline, ReplySink& reply) override {
-    const auto begin = Clock::now();
+    const auto begin = WallClock::now();
     Status status = handler_.handle(request, deadline, reply);
-    trace_.add(request, endpoint_, true, begin, Clock::now(), status.ok());
+    trace_.add(request, endpoint_, true, begin, WallClock::now(), status.ok());
     return status;
   }
 
@@ -102,7 +102,7 @@ class TracingTransport final : public Transport {
 }  // namespace
 
 void CallTrace::add(const Request& request, const std::string& server, bool served,
-                    Clock::time_point begin, Clock::time_point end, bool ok) {
+                    WallClock::time_point begin, WallClock::time_point end, bool ok) {
   std::string items;
   if (!request.items.empty()) items = request.items.front().name;
   if (request.items.size() > 1) items += fmt::format(" and {} more", request.items.size() - 1);
@@ -112,7 +112,8 @@ void CallTrace::add(const Request& request, const std::string& server, bool serv
                      number_of_thread(), served, ok, begin, end});
 }
 
-void CallTrace::add_op(std::string_view type, Clock::time_point begin, Clock::time_point end) {
+void CallTrace::add_op(std::string_view type, WallClock::time_point begin,
+                       WallClock::time_point end) {
   const std::lock_guard lock(mutex_);
   events_.push_back(
       {std::string(type), "", "", 0, 0, 0, false, number_of_thread(), false, true, begin, end});
@@ -125,13 +126,13 @@ int CallTrace::number_of_thread() {
 
 std::string CallTrace::chrome_json(const std::string& role) const {
   const std::lock_guard lock(mutex_);
-  Clock::time_point origin = Clock::now();
+  WallClock::time_point origin = WallClock::now();
   for (const Event& event : events_) origin = std::min(origin, event.begin);
   JsonWriter out;
   out.begin_object();
   out.member("role", role).member("origin_us", microseconds(origin.time_since_epoch()));
   out.key("traceEvents").begin_array();
-  const auto common = [&](const Event& event, const char* phase, Clock::time_point time) {
+  const auto common = [&](const Event& event, const char* phase, WallClock::time_point time) {
     out.begin_object();
     out.member("name", event.name).member("ph", phase).member("pid", 1);
     out.member("tid", event.thread).member("ts", microseconds(time - origin));

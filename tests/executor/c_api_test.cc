@@ -9,7 +9,7 @@
 
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // y = x * w + b; see tests/data/models/README.md
 constexpr const char* kModel = "tests/data/models/linear";

@@ -7,26 +7,13 @@
 
 #include "executor/check_nan.h"
 #include "executor/trace.h"
+#include "tests/executor/values.h"
 
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-Value tensor_value(std::vector<int64_t> dims, std::vector<float> data, Lod lod = {}) {
-  Value value;
-  auto& tensor = value.as<Tensor>();
-  EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
-  std::copy(data.begin(), data.end(), tensor.data<float>());
-  tensor.set_lod(std::move(lod));
-  return value;
-}
-
-std::vector<float> floats(const Value& value) {
-  const auto values = value.get_if<Tensor>()->values<float>();
-  return {values.begin(), values.end()};
-}
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // y = 2 x + 1, z = 3 y
 std::unique_ptr<Program> two_scales() {
@@ -43,7 +30,7 @@ std::unique_ptr<Program> two_scales() {
   return program;
 }
 
-class ExecutorTest : public testing::Test {
+class ExecutorTest : public ::testing::Test {
  protected:
   std::unique_ptr<PreparedProgram> prepare(const Program& program, bool optimize = true) {
     auto prepared = Executor(runtime_, {.optimize = optimize}).prepare(program, scope_);
@@ -234,7 +221,7 @@ TEST_F(ExecutorTest, LetsTemporariesShareMemory) {
     feeds["a"] = tensor_value({count}, std::vector<float>(static_cast<size_t>(count), 1));
     const Status status = prepared->run(feeds, {"e"}, results);
     ASSERT_TRUE(status.ok()) << status.to_string();
-    EXPECT_THAT(floats(results[0]), testing::Each(16.0F));
+    EXPECT_THAT(floats(results[0]), ::testing::Each(16.0F));
     EXPECT_EQ(results[0].get_if<Tensor>()->numel(), count);
   }
   EXPECT_EQ(prepared->memory_bytes(), 448);  // b, c and d in one place of 100 floats, rounded up
@@ -294,7 +281,7 @@ TEST_F(ExecutorTest, TimesEveryOp) {
   std::vector<Value> results;
   ASSERT_TRUE(prepared->run(feeds, {"z"}, results).ok());
   EXPECT_THAT(trace.chrome_json(), HasSubstr(R"("outputs": "f32 [1, 2]")"));
-  EXPECT_THAT(trace.op_table(), testing::ContainsRegex("scale +2 "));
+  EXPECT_THAT(trace.op_table(), ::testing::ContainsRegex("scale +2 "));
 }
 
 TEST_F(ExecutorTest, PrintsStepsAndMemory) {

@@ -12,12 +12,13 @@
 #include "framework/export.h"
 #include "framework/read_program.h"
 #include "io/persistables.h"
+#include "tests/executor/values.h"
 
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
@@ -29,20 +30,15 @@ Value row(std::vector<float> data) {
   return value;
 }
 
-std::vector<float> floats(const Value& value) {
-  const auto values = value.get_if<Tensor>()->values<float>();
-  return {values.begin(), values.end()};
-}
-
 std::string text(const Status& status) {
   return status.ok() ? "ok" : status.to_string();
 }
 
-class InferenceModelTest : public testing::Test {
+class InferenceModelTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "model." + std::to_string(::getpid()) + "." +
-              testing::UnitTest::GetInstance()->current_test_info()->name();
+    folder_ = ::testing::TempDir() + "model." + std::to_string(::getpid()) + "." +
+              ::testing::UnitTest::GetInstance()->current_test_info()->name();
     fs::remove_all(folder_);
     main_ = load("tests/data/fit_a_line/main.pb");
     const auto startup = load("tests/data/fit_a_line/startup.pb");

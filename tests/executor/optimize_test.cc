@@ -9,24 +9,12 @@
 #include "executor/executor.h"
 #include "framework/text_form/parse.h"
 #include "ops/backward/append_backward.h"
+#include "tests/executor/values.h"
 
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-
-Value tensor_value(std::vector<int64_t> dims, std::vector<float> data) {
-  Value value;
-  auto& tensor = value.as<Tensor>();
-  EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
-  std::copy(data.begin(), data.end(), tensor.data<float>());
-  return value;
-}
-
-std::vector<float> floats(const Value& value) {
-  const auto values = value.get_if<Tensor>()->values<float>();
-  return {values.begin(), values.end()};
-}
+using ::testing::ElementsAre;
 
 std::vector<std::string> op_types(const Program& program) {
   std::vector<std::string> types;
@@ -51,7 +39,7 @@ std::unique_ptr<Program> layer() {
   return program;
 }
 
-class OptimizeTest : public testing::Test {
+class OptimizeTest : public ::testing::Test {
  protected:
   OptimizeTest() {
     scope_.local("w") = tensor_value({2, 2}, {1, -1, 2, -2});
@@ -108,7 +96,7 @@ TEST_F(OptimizeTest, NamesPlacesOfTheOriginalProgramInErrors) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.location().op, 2) << status.to_string();
   EXPECT_EQ(status.location().op_type, "relu");
-  EXPECT_THAT(status.to_string(), testing::HasSubstr("runs as part of a fc"));
+  EXPECT_THAT(status.to_string(), ::testing::HasSubstr("runs as part of a fc"));
 
   scope_.local("w") = tensor_value({2, 2}, {1, 1, 1, 1});
   program_->root().back().set_input("X", "missing");
@@ -131,9 +119,9 @@ TEST_F(OptimizeTest, HasOneListForInferenceAndOneForTraining) {
     }
     return names;
   };
-  EXPECT_THAT(passes(), testing::Contains("fuse-fc"));
+  EXPECT_THAT(passes(), ::testing::Contains("fuse-fc"));
   program_->root().append_op("scale").set_input("X", "w").set_output("Out", "w");
-  EXPECT_THAT(passes(), testing::Contains("fuse-fc"));
+  EXPECT_THAT(passes(), ::testing::Contains("fuse-fc"));
 }
 
 TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
@@ -148,7 +136,8 @@ TEST_F(OptimizeTest, RoundsTheFactorsOfProductsIfAsked) {
     ASSERT_NE(product.find_attr("mkldnn_data_type"), nullptr);
     EXPECT_EQ(product.find_attr("mkldnn_data_type")->string(), "bfloat16");
     ASSERT_TRUE(prepared.value()->run(feeds_, {"y"}, results_).ok());
-    EXPECT_NEAR(floats(results_[0])[0], 1, 0.0011);  // 1.001, or 1 where there are such products
+    EXPECT_NEAR(floats(results_[0])[0], 1,
+                0.0011);  // 1.001, or 1 where there are such products
   }
 }
 
@@ -203,7 +192,7 @@ TEST(ReleaseFolded, GivesUpFiltersOnlyIfAsked) {
       continue;
     }
     EXPECT_EQ(filter.code(), StatusCode::kExecution);
-    EXPECT_THAT(filter.to_string(), testing::HasSubstr("given up"));
+    EXPECT_THAT(filter.to_string(), ::testing::HasSubstr("given up"));
     // other statistics would need the filter
     scope.local("v") = tensor_value({1}, {1});
     const Status changed = prepared.value()->run(feeds, {"y"}, results);
@@ -230,7 +219,7 @@ TEST(ReleaseFolded, LeavesMemoryAloneThatSomebodyShares) {
 }
 
 // Two layers, with an attention over two heads between them, and the mean of the result.
-constexpr const char* kNet = R"(# millrace program 1
+constexpr const char* kOptimizeNet = R"(# millrace program 1
 
 block 0 {
   var x: f32(-1, 3, 4)
@@ -330,7 +319,7 @@ TEST(OptimizeTraining, FindsOutThatASumBroadcastsWhatIsDeclaredAlike) {
     const Status status = (*prepared)->run(feeds, fetch, results);
     EXPECT_EQ(status.ok(), !optimize) << status.to_string();
     if (optimize) {
-      EXPECT_THAT(status.to_string(), testing::HasSubstr("stretched"));
+      EXPECT_THAT(status.to_string(), ::testing::HasSubstr("stretched"));
     }
   }
 }
@@ -424,7 +413,7 @@ TEST(OptimizeTraining, WrittenOutPatternsHaveTheGradientsOfTheirOps) {
 // With and without the rewrites a training step gives the same loss, gradients and parameters.
 TEST(OptimizeTraining, LeavesResultsAsTheyAre) {
   const auto runtime = standard_runtime();
-  auto program = parse_program(kNet, "net", {});
+  auto program = parse_program(kOptimizeNet, "net", {});
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   Block& block = program.value()->root();
   ops::BackwardRequest request;
@@ -472,7 +461,7 @@ TEST(OptimizeTraining, LeavesResultsAsTheyAre) {
   EXPECT_EQ(ops_run[1] - ops_run[0], 26U);
   for (size_t i = 0; i < results[0].size(); ++i) {
     EXPECT_THAT(floats(results[0][i]),
-                testing::Pointwise(testing::FloatNear(1e-5F), floats(results[1][i])))
+                ::testing::Pointwise(::testing::FloatNear(1e-5F), floats(results[1][i])))
         << "result " << i;
   }
 }

@@ -8,8 +8,8 @@
 namespace millrace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // out = 2 x; kept = 3 x, persistable
 std::unique_ptr<Program> two_outputs() {

@@ -9,10 +9,10 @@
 namespace millrace::executor {
 namespace {
 
-constexpr int64_t kRows = 8;
-constexpr int64_t kColumns = 6;
+constexpr int64_t kSteadyStepRows = 8;
+constexpr int64_t kSteadyStepColumns = 6;
 
-Value filled(Dims dims, float value) {
+Value filled_steady_step(Dims dims, float value) {
   Value made;
   auto& tensor = made.as<Tensor>();
   EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
@@ -28,13 +28,14 @@ void declare(Block& block, const char* name, Dims dims, bool persistable = false
 
 // Training without products, which belong to a library: y = softmax(relu(x + w)), w moves down its
 // gradient.
-std::unique_ptr<Program> program() {
+std::unique_ptr<Program> program_steady_step() {
   auto made = Program::create();
   Block& block = made->root();
   for (const char* const name : {"x", "s", "r", "y", "y@GRAD", "r@GRAD", "s@GRAD"})
-    declare(block, name, {-1, kColumns});
-  for (const char* const name : {"w", "w_velocity"}) declare(block, name, {kColumns}, true);
-  declare(block, "w@GRAD", {kColumns});
+    declare(block, name, {-1, kSteadyStepColumns});
+  for (const char* const name : {"w", "w_velocity"})
+    declare(block, name, {kSteadyStepColumns}, true);
+  declare(block, "w@GRAD", {kSteadyStepColumns});
   declare(block, "lr", {1}, true);
   declare(block, "loss", {1});
   block.append_op("elementwise_add").set_input("X", "x").set_input("Y", "w").set_output("Out", "s");
@@ -68,13 +69,13 @@ std::unique_ptr<Program> program() {
 
 TEST(SteadyStep, AllocatesNothing) {
   for (const bool optimize : {true, false}) {
-    const auto text = program();
+    const auto text = program_steady_step();
     Scope scope;
-    scope.local("w") = filled({kColumns}, 0.5F);
-    scope.local("w_velocity") = filled({kColumns}, 0);
-    scope.local("lr") = filled({1}, 0.1F);
+    scope.local("w") = filled_steady_step({kSteadyStepColumns}, 0.5F);
+    scope.local("w_velocity") = filled_steady_step({kSteadyStepColumns}, 0);
+    scope.local("lr") = filled_steady_step({1}, 0.1F);
     NamedValues feeds;
-    feeds["x"] = filled({kRows, kColumns}, 1);
+    feeds["x"] = filled_steady_step({kSteadyStepRows, kSteadyStepColumns}, 1);
     auto prepared =
         Executor(standard_runtime(), {.threads = 1, .optimize = optimize}).prepare(*text, scope);
     ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
@@ -100,7 +101,7 @@ TEST(SteadyStep, AllocatesNothingSideBySide) {
   auto made = Program::create();
   Block& block = made->root();
   for (const char* const name : {"x", "a", "b", "c", "d", "y"})
-    declare(block, name, {-1, kColumns});
+    declare(block, name, {-1, kSteadyStepColumns});
   block.append_op("relu").set_input("X", "x").set_output("Out", "a");
   block.append_op("softmax").set_input("X", "a").set_output("Out", "b");
   block.append_op("tanh").set_input("X", "x").set_output("Out", "c");
@@ -108,7 +109,7 @@ TEST(SteadyStep, AllocatesNothingSideBySide) {
   block.append_op("elementwise_add").set_input("X", "b").set_input("Y", "d").set_output("Out", "y");
   Scope scope;
   NamedValues feeds;
-  feeds["x"] = filled({kMany, kColumns}, 1);
+  feeds["x"] = filled_steady_step({kMany, kSteadyStepColumns}, 1);
   auto prepared =
       Executor(standard_runtime(), {.threads = 2, .inter_op = true}).prepare(*made, scope);
   ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();

@@ -11,12 +11,12 @@
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr int32_t kBackward = 1;
 constexpr int32_t kOptimize = 2;
 
-class UpdateOrderTest : public testing::Test {
+class UpdateOrderTest : public ::testing::Test {
  protected:
   void declare(llvm::StringRef name, bool persistable = false) {
     VarSpec spec = VarSpec::tensor(DType::kFloat32, {4});

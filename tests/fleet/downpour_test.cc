@@ -18,8 +18,8 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // Two slots, a layer of 8, statistics of the 20 columns before it where asked for.
 std::unique_ptr<Program> model(int number, bool data_norm, const std::string& table = "emb",
@@ -82,7 +82,7 @@ std::string text_of(const std::string& path) {
   return out.str();
 }
 
-pslib_desc::PSParameter parse(const std::string& text) {
+pslib_desc::PSParameter parse_downpour(const std::string& text) {
   pslib_desc::PSParameter out;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &out)) << text;
   return out;
@@ -93,8 +93,8 @@ void expect_golden(const std::string& name, const DownpourResult& made) {
   google::protobuf::util::MessageDifferencer differencer;
   std::string differences;
   differencer.ReportDifferencesToString(&differences);
-  EXPECT_TRUE(
-      differencer.Compare(parse(text_of(base + ".fleet_desc.txt")), parse(made.info.fleet_desc)))
+  EXPECT_TRUE(differencer.Compare(parse_downpour(text_of(base + ".fleet_desc.txt")),
+                                  parse_downpour(made.info.fleet_desc)))
       << differences;
   const auto wanted = nlohmann::json::parse(text_of(base + ".program_configs.json"));
   ASSERT_EQ(wanted.size(), made.info.program_configs.size());
@@ -155,7 +155,7 @@ TEST(Downpour, FirstVersionsTookTheUsersRate) {
   options.program_config_messages = true;
   const auto made = minimize({program.get()}, options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  const auto desc = parse(made->info.fleet_desc);
+  const auto desc = parse_downpour(made->info.fleet_desc);
   const auto& tables = desc.server_param().downpour_server_param().downpour_table_param();
   EXPECT_EQ(tables[0].accessor().accessor_class(), "DownpourFeatureValueAccessor");
   EXPECT_EQ(tables[0].accessor().sparse_sgd_param().learning_rate(), 0.25);
@@ -178,7 +178,7 @@ TEST(Downpour, TheUsersDescriptionComesFirst) {
     trainer_param { skip_op: "pull" })";
   const auto made = minimize({program.get()}, options);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
-  const auto desc = parse(made->info.fleet_desc);
+  const auto desc = parse_downpour(made->info.fleet_desc);
   const auto& tables = desc.server_param().downpour_server_param().downpour_table_param();
   ASSERT_EQ(tables.size(), 2);
   EXPECT_EQ(tables[0].shard_num(), 7U);

@@ -22,7 +22,7 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -32,7 +32,7 @@ std::string bytes_of(const std::string& path) {
   return out.str();
 }
 
-std::unique_ptr<Program> program_of(const std::string& path) {
+std::unique_ptr<Program> program_of_fleet_job(const std::string& path) {
   auto program = read_program(path, {});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
@@ -49,7 +49,7 @@ void PrintTo(const Case& one, std::ostream* out) {
   *out << one.name;
 }
 
-void check(const Status& status) {
+void check_fleet_job(const Status& status) {
   ASSERT_TRUE(status.ok()) << status.to_string();
 }
 
@@ -58,14 +58,14 @@ class Training {
  public:
   Training(const std::string& folder, UpdateMethod method, LearningRate rate)
       : registry_(ops::standard_registry()),
-        main_(program_of(folder + "/origin_main.pb")),
-        startup_(program_of(folder + "/origin_startup.pb")) {
+        main_(program_of_fleet_job(folder + "/origin_main.pb")),
+        startup_(program_of_fleet_job(folder + "/origin_startup.pb")) {
     ops::Builder builder(*registry_, *main_, *startup_);
     MinimizeOptions options;
     options.method = std::move(method);
     options.learning_rate = std::move(rate);
     const std::string loss = main_->root().back().output_names()[0].str();
-    check(ops::minimize(builder, loss, options).status());
+    check_fleet_job(ops::minimize(builder, loss, options).status());
   }
 
   [[nodiscard]] StatusOr<FleetJob> job(JobSpec spec) const {
@@ -89,7 +89,7 @@ JobSpec two_by_two() {
 void expect_same_program(const Program& made, const std::string& path) {
   DiffOptions options;
   options.ignore_attrs = {"program_id"};
-  for (const Difference& difference : diff_programs(*program_of(path), made, options))
+  for (const Difference& difference : diff_programs(*program_of_fleet_job(path), made, options))
     ADD_FAILURE() << path << ": " << difference.to_string();
 }
 
@@ -104,7 +104,7 @@ void expect_same_description(const std::string& made, const std::string& path) {
   EXPECT_TRUE(differencer.Compare(wanted, found)) << path << ":\n" << differences;
 }
 
-class FleetGoldens : public testing::TestWithParam<Case> {};
+class FleetGoldens : public ::testing::TestWithParam<Case> {};
 
 TEST_P(FleetGoldens, WorkersAndServers) {
   const Case& one = GetParam();
@@ -128,25 +128,26 @@ TEST_P(FleetGoldens, WorkersAndServers) {
 
 void use_accessor(DistributedStrategy& strategy) {
   strategy.set_a_sync(true);
-  check(strategy.set_table_configs("emb", {{"sparse_accessor_class", "DownpourCtrAccessor"},
-                                           {"sparse_shard_num", int64_t{100}},
-                                           {"sparse_embedx_dim", int64_t{8}},
-                                           {"sparse_optimizer", "adagrad"},
-                                           {"sparse_learning_rate", 0.05}}));
+  check_fleet_job(
+      strategy.set_table_configs("emb", {{"sparse_accessor_class", "DownpourCtrAccessor"},
+                                         {"sparse_shard_num", int64_t{100}},
+                                         {"sparse_embedx_dim", int64_t{8}},
+                                         {"sparse_optimizer", "adagrad"},
+                                         {"sparse_learning_rate", 0.05}}));
 }
 
 void use_geo(DistributedStrategy& strategy) {
   strategy.set_a_sync(true);
-  check(strategy.set_a_sync_configs({{"k_steps", int64_t{100}}}));
+  check_fleet_job(strategy.set_a_sync_configs({{"k_steps", int64_t{100}}}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, FleetGoldens,
-                         testing::Values(Case{"ctr_sync_sgd", Sgd{}, 0.01,
-                                              [](DistributedStrategy& strategy) {
-                                                strategy.set_a_sync(false);
-                                              }},
-                                         Case{"ctr_geo_k100", Sgd{}, 0.01, use_geo},
-                                         Case{"ctr_accessor_async", Adam{}, 0.001, use_accessor}),
+                         ::testing::Values(Case{"ctr_sync_sgd", Sgd{}, 0.01,
+                                                [](DistributedStrategy& strategy) {
+                                                  strategy.set_a_sync(false);
+                                                }},
+                                           Case{"ctr_geo_k100", Sgd{}, 0.01, use_geo},
+                                           Case{"ctr_accessor_async", Adam{}, 0.001, use_accessor}),
                          [](const auto& one) { return one.param.name; });
 
 const char* const kModel = "tests/data/fleet/ctr_sync_sgd";
@@ -177,10 +178,10 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   spec.servers[1] = spec.servers[0];
   EXPECT_THAT(refusal(training, spec), HasSubstr("'127.0.0.1:36011' occurs twice"));
   spec = synchronous();
-  check(spec.strategy.set_a_sync_configs({{"use_ps_gpu", int64_t{1}}}));
+  check_fleet_job(spec.strategy.set_a_sync_configs({{"use_ps_gpu", int64_t{1}}}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("use_ps_gpu"));
   spec = synchronous();
-  check(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{3}}}));
+  check_fleet_job(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{3}}}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("a_sync=false with a_sync_configs.k_steps=3"));
   spec = synchronous();
   spec.environment = [](const std::string& name) {
@@ -189,7 +190,7 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   };
   EXPECT_THAT(refusal(training, spec), HasSubstr("heter workers"));
   spec = synchronous();
-  check(spec.strategy.set_table_configs("emb", {}));
+  check_fleet_job(spec.strategy.set_table_configs("emb", {}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("has fea_dim 11, expected 8"));
 }
 

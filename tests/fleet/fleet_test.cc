@@ -16,17 +16,17 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-void check(const Status& status) {
+void check_fleet(const Status& status) {
   ASSERT_TRUE(status.ok()) << status.to_string();
 }
 
 const char* const kFolder = "tests/data/fleet/ctr_sync_sgd/";
 
-std::unique_ptr<Program> program_of(const std::string& name) {
+std::unique_ptr<Program> program_of_fleet(const std::string& name) {
   auto program = read_program(kFolder + name, {});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
@@ -69,27 +69,27 @@ std::shared_ptr<ps::Transport> tcp() {
 
 // A process of the job up to its programs.
 void prepare(Fleet& fleet, RoleMaker role, bool sync) {
-  check(fleet.init(std::move(role)));
+  check_fleet(fleet.init(std::move(role)));
   MinimizeOptions optimizer;
   optimizer.learning_rate = 0.1;
-  check(fleet.distributed_optimizer(optimizer, strategy_of(sync)));
+  check_fleet(fleet.distributed_optimizer(optimizer, strategy_of(sync)));
   const auto registry = ops::standard_registry();
-  const auto main = program_of("origin_main.pb");
+  const auto main = program_of_fleet("origin_main.pb");
   const std::string loss = main->root().back().output_names()[0].str();
-  check(fleet.minimize(*registry, *main, *program_of("origin_startup.pb"), loss));
+  check_fleet(fleet.minimize(*registry, *main, *program_of_fleet("origin_startup.pb"), loss));
 }
 
-executor::NamedValues feeds_of(int worker, int step) {
+executor::NamedValues feeds_of_fleet(int worker, int step) {
   executor::NamedValues feeds;
   constexpr int64_t kRows = 8;
   for (const char* const name : {"emb_slot0", "emb_slot1", "label"}) {
     auto& ids = feeds[name].as<Tensor>();
-    check(ids.resize(DType::kInt64, {kRows, 1}));
+    check_fleet(ids.resize(DType::kInt64, {kRows, 1}));
     for (int64_t i = 0; i < kRows; ++i)
       ids.data<int64_t>()[i] = name[0] == 'l' ? i % 2 : (i * 37 + step * 5 + worker * 3) % 1000;
   }
   auto& dense = feeds["dense"].as<Tensor>();
-  check(dense.resize(DType::kFloat32, {kRows, 4}));
+  check_fleet(dense.resize(DType::kFloat32, {kRows, 4}));
   for (int64_t i = 0; i < kRows * 4; ++i) dense.data<float>()[i] = (i / 4) % 2 == 0 ? 1.0F : -1.0F;
   return feeds;
 }
@@ -102,17 +102,18 @@ std::vector<float> work(int index, const std::vector<std::string>& servers, bool
   WaitOptions wait;
   wait.pause = std::chrono::milliseconds(20);
   wait.timeout = std::chrono::seconds(60);
-  check(fleet.init_worker(tcp(), &wait));
-  const std::string loss = program_of("origin_main.pb")->root().back().output_names()[0].str();
+  check_fleet(fleet.init_worker(tcp(), &wait));
+  const std::string loss =
+      program_of_fleet("origin_main.pb")->root().back().output_names()[0].str();
   for (int step = 0; step < steps && fleet.worker() != nullptr; ++step) {
     std::vector<Value> results(1);
-    const Status done = fleet.step(feeds_of(index, step), {loss}, results);
-    check(done);
+    const Status done = fleet.step(feeds_of_fleet(index, step), {loss}, results);
+    check_fleet(done);
     if (!done.ok()) break;
     losses.push_back(results[0].get_if<Tensor>()->data<float>()[0]);
   }
-  check(fleet.shrink());
-  check(fleet.stop_worker());
+  check_fleet(fleet.shrink());
+  check_fleet(fleet.stop_worker());
   return losses;
 }
 
@@ -125,8 +126,8 @@ TEST(Fleet, TwoByTwoOnLoopbackEndsByItself) {
       threads.emplace_back([&, i] {
         Fleet fleet;
         prepare(fleet, role_of(Role::kServer, i, servers), sync);
-        check(fleet.init_server());
-        check(fleet.run_server(*tcp()));
+        check_fleet(fleet.init_server());
+        check_fleet(fleet.run_server(*tcp()));
       });
       threads.emplace_back([&, i] { losses[static_cast<size_t>(i)] = work(i, servers, sync, 30); });
     }
@@ -167,7 +168,7 @@ TEST(Fleet, CallsInTheWrongOrderAreErrors) {
               HasSubstr("call init() first"));
   EXPECT_THAT(fleet.minimize(*registry, *program, *program, "loss").message(),
               HasSubstr("call init() first"));
-  check(fleet.init(role_of(Role::kWorker, 1, {"a:1", "b:1"})));
+  check_fleet(fleet.init(role_of(Role::kWorker, 1, {"a:1", "b:1"})));
   EXPECT_THAT(fleet.minimize(*registry, *program, *program, "loss").message(),
               HasSubstr("call distributed_optimizer() first"));
   EXPECT_THAT(fleet.distributed_optimizer({}, DistributedStrategy()).message(),
@@ -219,7 +220,7 @@ TEST(Fleet, RolesThatItDoesNotHave) {
 TEST(Fleet, FilesAreSharedInOrder) {
   const auto share = [](int index, const std::vector<std::string>& files) {
     Fleet fleet;
-    check(fleet.init(role_of(Role::kWorker, index, {"a:1"})));
+    check_fleet(fleet.init(role_of(Role::kWorker, index, {"a:1"})));
     return *fleet.split_files(files);
   };
   EXPECT_THAT(share(0, {"a", "b", "c"}), ElementsAre("a", "b"));

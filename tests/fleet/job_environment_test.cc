@@ -10,8 +10,8 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
 StatusOr<JobEnvironment> read(const Variables& variables) {

@@ -10,7 +10,7 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::vector<ChildPlan> plan(const LaunchOptions& options) {
   auto children = plan_launch(options);

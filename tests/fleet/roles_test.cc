@@ -14,8 +14,8 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Variables = std::map<std::string, std::string>;
 
 EnvironmentReader reader(const Variables& values) {

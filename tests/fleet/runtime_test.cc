@@ -20,13 +20,13 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-void check(const Status& status) {
+void check_runtime(const Status& status) {
   ASSERT_TRUE(status.ok()) << status.to_string();
 }
 
-std::unique_ptr<Program> parse(const std::string& text) {
+std::unique_ptr<Program> parse_runtime(const std::string& text) {
   auto program = read_program_bytes(text, "model", {});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
@@ -99,26 +99,26 @@ struct Model {
   std::unique_ptr<Program> startup;
 
   Model(const char* main_text, const char* startup_text, UpdateMethod method)
-      : main(parse(main_text)), startup(parse(startup_text)) {
+      : main(parse_runtime(main_text)), startup(parse_runtime(startup_text)) {
     ops::Builder builder(*registry, *main, *startup);
     MinimizeOptions options;
     options.method = std::move(method);
     options.learning_rate = 0.1;
-    check(ops::minimize(builder, "loss", options).status());
+    check_runtime(ops::minimize(builder, "loss", options).status());
   }
 };
 
-executor::NamedValues feeds_of(int worker, int step) {
+executor::NamedValues feeds_of_runtime(int worker, int step) {
   executor::NamedValues feeds;
   constexpr int64_t kRows = 6;
   for (const char* const name : {"ids", "more"}) {
     auto& ids = feeds[name].as<Tensor>();
-    check(ids.resize(DType::kInt64, {kRows, 1}));
+    check_runtime(ids.resize(DType::kInt64, {kRows, 1}));
     for (int64_t i = 0; i < kRows; ++i)
       ids.data<int64_t>()[i] = (i * 7 + step * 3 + worker * 11 + (name[0] == 'm' ? 5 : 0)) % 50;
   }
   auto& x = feeds["x"].as<Tensor>();
-  check(x.resize(DType::kFloat32, {kRows, 4}));
+  check_runtime(x.resize(DType::kFloat32, {kRows, 4}));
   for (int64_t i = 0; i < kRows * 4; ++i)
     x.data<float>()[i] = static_cast<float>((i * 5 + step + worker) % 9) * 0.1F - 0.3F;
   return feeds;
@@ -181,7 +181,7 @@ class Job {
     ASSERT_TRUE(role.ok()) << role.status().to_string();
     const auto server = FleetServer::create(role->ps_desc, job_->spec().workers, {});
     ASSERT_TRUE(server.ok()) << server.status().to_string();
-    check((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
+    check_runtime((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
   }
 
   void work(const std::shared_ptr<ps::Transport>& transport, int index, int steps, Outcome& out) {
@@ -190,16 +190,16 @@ class Job {
     const auto made = FleetWorker::create(setup_of(*job_, *role, index), transport);
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     FleetWorker& worker = **made;
-    check(worker.start());
+    check_runtime(worker.start());
     for (int step = 0; step < steps; ++step) {
       std::vector<Value> results(1);
-      const Status done = worker.step(feeds_of(index, step), {"loss"}, results);
-      check(done);
+      const Status done = worker.step(feeds_of_runtime(index, step), {"loss"}, results);
+      check_runtime(done);
       if (!done.ok()) break;
       out.losses[static_cast<size_t>(index)].push_back(
           results[0].get_if<Tensor>()->data<float>()[0]);
     }
-    check(worker.stop());
+    check_runtime(worker.stop());
     for (const char* const name : {"w", "b"}) {
       const auto values = worker.scope().find(name)->get_if<Tensor>()->values<float>();
       out.params[static_cast<size_t>(index)][name] = {values.begin(), values.end()};
@@ -215,12 +215,12 @@ std::map<std::string, std::vector<float>> train_alone(const Model& model, int wo
   const executor::Executor executor(runtime, {});
   Scope scope;
   std::vector<Value> none;
-  check((*executor.prepare(*model.startup, scope))->run({}, {}, none));
+  check_runtime((*executor.prepare(*model.startup, scope))->run({}, {}, none));
   const auto prepared = executor.prepare(*model.main, scope);
   EXPECT_TRUE(prepared.ok()) << prepared.status().to_string();
   for (int step = 0; step < steps; ++step) {
     for (int worker = 0; worker < workers; ++worker)
-      check((*prepared)->run(feeds_of(worker, step), {}, none));
+      check_runtime((*prepared)->run(feeds_of_runtime(worker, step), {}, none));
   }
   std::map<std::string, std::vector<float>> out;
   for (const char* const name : {"w", "b"}) {

@@ -24,7 +24,7 @@ using ::testing::IsEmpty;
 using testing::outcome;
 using Floats = std::vector<float>;
 
-std::unique_ptr<Program> program_of(const std::string& text) {
+std::unique_ptr<Program> program_of_saving(const std::string& text) {
   auto program = read_program_bytes("# millrace program 1\n\nblock 0 {\n" + text + "}\n", "p", {});
   EXPECT_EQ(outcome(program), "ok");
   return program.ok() ? *std::move(program) : Program::create();
@@ -109,7 +109,7 @@ TEST(FleetSavePrograms, KnowsWhatOptimizersKeep) {
 }
 
 TEST(FleetSavePrograms, AsksServersForWhatTheyHave) {
-  const auto origin = program_of(kOrigin);
+  const auto origin = program_of_saving(kOrigin);
   const auto plan = make_fleet_save_programs(request_of(*origin));
   ASSERT_EQ(outcome(plan), "ok");
   EXPECT_THAT(plan->received, ElementsAre("w", "w_moment1_0", "w_moment2_0", "w_beta1_pow_acc_0",
@@ -130,7 +130,7 @@ TEST(FleetSavePrograms, AsksServersForWhatTheyHave) {
 }
 
 TEST(FleetSavePrograms, ServersWriteDistributedTablesThemselves) {
-  const auto origin = program_of(kOrigin);
+  const auto origin = program_of_saving(kOrigin);
   FleetSaveRequest request = request_of(*origin);
   request.contexts = {};
   request.contexts.distributed["emb"] = contexts_of_job().sparse["emb"];
@@ -149,7 +149,7 @@ TEST(FleetSavePrograms, ServersWriteDistributedTablesThemselves) {
 }
 
 TEST(FleetSavePrograms, RefusesWhatItCannotSave) {
-  const auto origin = program_of(kOrigin);
+  const auto origin = program_of_saving(kOrigin);
   const auto refusal = [&](const auto& change) {
     FleetSaveRequest request = request_of(*origin);
     change(request);
@@ -174,7 +174,7 @@ TEST(FleetSavePrograms, RefusesWhatItCannotSave) {
 }
 
 TEST(FleetSavePrograms, LeavesOutWhatIsNoState) {
-  const auto origin = program_of(kOrigin);
+  const auto origin = program_of_saving(kOrigin);
   std::vector<std::string> names;
   for (const Var* const var : remaining_vars(*origin, {"w", "emb"}))
     names.push_back(var->name().str());
@@ -219,8 +219,8 @@ class FleetSaving : public ::testing::Test {
                                       {"w_beta2_pow_acc_0", {0.25}},
                                       {"g", Floats(6, 0)}},
         options);
-    origin_ = program_of(kOrigin);
-    trainer_program_ = program_of(
+    origin_ = program_of_saving(kOrigin);
+    trainer_program_ = program_of_saving(
         "  persist w: f32(3, 2)\n  persist scale_of: f32(1)\n  persist learning_rate_0: f32(1)\n");
     scope_.local("w") = counting({3, 2}, 100);  // an old copy
     scope_.local("scale_of") = counting({1}, 2);

@@ -17,10 +17,10 @@
 namespace millrace::fleet {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-class SupervisorTest : public testing::Test {
+class SupervisorTest : public ::testing::Test {
  protected:
   SupervisorTest()
       : folder_(std::filesystem::temp_directory_path() /

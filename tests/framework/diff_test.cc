@@ -12,9 +12,9 @@
 namespace millrace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 std::unique_ptr<Program> block(const std::string& body) {
   StatusOr<std::unique_ptr<Program>> program =
@@ -43,8 +43,8 @@ TEST(Diff, AbsentEqualsEmptyAndDefault) {
               IsEmpty());
   EXPECT_THAT(differences("o", "o {b: ^0}"),
               ElementsAre("block 0 op 0 (o): attr b: only in the second: ^0"));
-  EXPECT_THAT(differences("scale", "scale {scale: 2.0}"), testing::SizeIs(1));
-  EXPECT_THAT(differences("o", "o {i: 0}", {.strict_attrs = true}), testing::SizeIs(1));
+  EXPECT_THAT(differences("scale", "scale {scale: 2.0}"), ::testing::SizeIs(1));
+  EXPECT_THAT(differences("o", "o {i: 0}", {.strict_attrs = true}), ::testing::SizeIs(1));
 }
 
 TEST(Diff, NumbersOfOtherWidthAreEqual) {
@@ -52,7 +52,7 @@ TEST(Diff, NumbersOfOtherWidthAreEqual) {
               IsEmpty());
   EXPECT_THAT(differences("o {i: 5}", "o {i: 5l}", {.strict_types = true}),
               ElementsAre("block 0 op 0 (o): attr i: 5 -> 5l"));
-  EXPECT_THAT(differences("o {i: 5}", "o {i: 5.0}"), testing::SizeIs(1));
+  EXPECT_THAT(differences("o {i: 5}", "o {i: 5.0}"), ::testing::SizeIs(1));
   EXPECT_THAT(differences("o {f: 0.0}", "o {f: -0.0}"), IsEmpty());
 }
 
@@ -62,7 +62,7 @@ TEST(Diff, ControlVarsAreNamedAfterTheirWriter) {
               IsEmpty());
   EXPECT_THAT(differences("send X=g -> Out=__control_var@0\nbarrier X=__control_var@0",
                           "send X=g -> Out=__control_var@7\nbarrier X=other"),
-              testing::SizeIs(1));
+              ::testing::SizeIs(1));
 }
 
 TEST(Diff, NeverLooksAtDebugFacts) {
@@ -109,9 +109,9 @@ TEST(Diff, SemanticFreesNamesOfComputedVars) {
   const std::string a = "persist w: f32(1)\nvar t: f32(1)\nm X=x Y=w -> Out=t\nn X=t -> Out=w";
   const std::string b = "persist w: f32(1)\nvar u: f32(1)\nm X=x Y=w -> Out=u\nn X=u -> Out=w";
   EXPECT_THAT(differences(a, b, {.semantic = true}), IsEmpty());
-  EXPECT_THAT(differences(a, b), testing::Not(IsEmpty()));
+  EXPECT_THAT(differences(a, b), ::testing::Not(IsEmpty()));
   const std::string other = "persist w: f32(1)\nvar u: f32(1)\nm X=w Y=x -> Out=u\nn X=u -> Out=w";
-  EXPECT_THAT(differences(a, other, {.semantic = true}), testing::Not(IsEmpty()));
+  EXPECT_THAT(differences(a, other, {.semantic = true}), ::testing::Not(IsEmpty()));
 }
 
 TEST(Diff, SemanticLooksIntoSubBlocks) {
@@ -124,7 +124,7 @@ TEST(Diff, SemanticLooksIntoSubBlocks) {
   const DiffOptions options{.semantic = true};
   EXPECT_THAT(diff_programs(**program("p", "k"), **program("q", "k"), options), IsEmpty());
   EXPECT_THAT(diff_programs(**program("p", "k"), **program("q", "l"), options),
-              testing::Not(IsEmpty()));
+              ::testing::Not(IsEmpty()));
 }
 
 TEST(Diff, AlignmentsAreCommonSubsequences) {

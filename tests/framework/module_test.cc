@@ -9,8 +9,8 @@
 namespace millrace {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Module, IsFoundBesideTheProgramAndLoadedOnce) {
   const StatusOr<const SameBuild*> module = load_functions<SameBuild>("test_same_build");
@@ -23,7 +23,7 @@ TEST(Module, AMissingFileIsNamed) {
   const Status status = load_module("test_nowhere").status();
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_THAT(status.message(), HasSubstr("'test_nowhere' is unavailable"));
-  EXPECT_THAT(status.location().file, testing::EndsWith("/millrace/test_nowhere.so"));
+  EXPECT_THAT(status.location().file, ::testing::EndsWith("/millrace/test_nowhere.so"));
   EXPECT_THAT(status.hint(), HasSubstr("installed with the programs"));
 }
 

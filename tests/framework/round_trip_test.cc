@@ -47,7 +47,7 @@ std::vector<std::string> elements(const std::string& bytes, uint32_t field) {
   return out;
 }
 
-class RoundTrip : public testing::TestWithParam<std::string> {};
+class RoundTrip : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(RoundTrip, BinaryGivesTheSameBytes) {
   const std::string bytes = content(GetParam());
@@ -102,7 +102,7 @@ TEST_P(RoundTrip, PrefixesAreRefusedOrReadBack) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, RoundTrip, testing::ValuesIn(small_programs()),
+INSTANTIATE_TEST_SUITE_P(Programs, RoundTrip, ::testing::ValuesIn(small_programs()),
                          [](const auto& instance) {
                            return std::filesystem::path(instance.param).stem().string();
                          });

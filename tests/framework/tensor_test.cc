@@ -12,8 +12,8 @@
 namespace millrace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Tensor floats(std::vector<int64_t> dims, std::vector<float> values) {
   Tensor tensor;

@@ -9,7 +9,7 @@
 namespace millrace {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string error_of(const std::string& text) {
   const StatusOr<std::unique_ptr<Program>> program = parse_program(text, "t.prog");

@@ -16,7 +16,7 @@
 namespace millrace {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::unique_ptr<Program> parse(const std::string& text) {
   StatusOr<std::unique_ptr<Program>> program = parse_program(text, "t.prog");

@@ -13,8 +13,8 @@
 namespace millrace {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::unique_ptr<Program> program(const std::string& body) {
   StatusOr<std::unique_ptr<Program>> parsed =

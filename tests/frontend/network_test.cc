@@ -11,8 +11,8 @@
 namespace millrace {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Status verified(const Network& net) {
   return ops::check_program(*ops::standard_registry(), net.main());

@@ -49,7 +49,7 @@ void build(const Reference& reference, Network& net) {
   }
 }
 
-class FrontendReferenceTest : public testing::TestWithParam<Reference> {};
+class FrontendReferenceTest : public ::testing::TestWithParam<Reference> {};
 
 void expect_same(const std::string& file, const Program& found) {
   const auto wanted = read_program("tests/data/frontend/" + file, {});
@@ -66,18 +66,18 @@ TEST_P(FrontendReferenceTest, IsMet) {
   expect_same(std::string(GetParam().name) + ".startup.pb", net.startup());
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, FrontendReferenceTest,
-                         testing::Values(Reference{"fit_a_line", 1447, "fit_a_line_sgd"},
-                                         Reference{"mlp", 3368, "mnist_mlp_nesterov_l2_clip_value"},
-                                         Reference{"lenet", 2623, "lenet_bn_adam_exponential"},
-                                         Reference{"word2vec", 3359,
-                                                   "word2vec_sparse_sgd_inverse_time"},
-                                         Reference{"text_lstm", 2753, "text_lstm_adam_global_norm"},
-                                         Reference{"text_gru", 2879, "text_gru_adamax_natural_exp"},
-                                         Reference{"mixed", 11, nullptr, build_mixed},
-                                         Reference{"seq", 11, nullptr, build_seq},
-                                         Reference{"while", 11, "while_array_rnn_rmsprop"}),
-                         [](const auto& reference) { return std::string(reference.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Networks, FrontendReferenceTest,
+    ::testing::Values(Reference{"fit_a_line", 1447, "fit_a_line_sgd"},
+                      Reference{"mlp", 3368, "mnist_mlp_nesterov_l2_clip_value"},
+                      Reference{"lenet", 2623, "lenet_bn_adam_exponential"},
+                      Reference{"word2vec", 3359, "word2vec_sparse_sgd_inverse_time"},
+                      Reference{"text_lstm", 2753, "text_lstm_adam_global_norm"},
+                      Reference{"text_gru", 2879, "text_gru_adamax_natural_exp"},
+                      Reference{"mixed", 11, nullptr, build_mixed},
+                      Reference{"seq", 11, nullptr, build_seq},
+                      Reference{"while", 11, "while_array_rnn_rmsprop"}),
+    [](const auto& reference) { return std::string(reference.param.name); });
 
 }  // namespace
 }  // namespace millrace

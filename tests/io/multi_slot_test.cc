@@ -26,7 +26,7 @@ std::vector<Slot> click_and_ids() {
           {.name = "other", .is_used = false}};
 }
 
-std::string error_of(const std::string& line) {
+std::string error_of_multi_slot(const std::string& line) {
   SlotRows rows;
   const Status status = parse_multi_slot_line(line, click_and_ids(), rows);
   EXPECT_EQ(status.code(), StatusCode::kInvalidData) << line;
@@ -48,18 +48,22 @@ TEST(MultiSlotLine, AppendsInstances) {
 }
 
 TEST(MultiSlotLine, NamesWhatIsWrong) {
-  EXPECT_THAT(error_of(""), HasSubstr("slot 'click': expected a count from 1 to 2147483647, found "
-                                      "the end of the line"));
-  EXPECT_THAT(error_of("1 0.5 0 1 9"), HasSubstr("slot 'ids': expected a count"));
-  EXPECT_THAT(error_of("1 0.5 -1 1 9"), HasSubstr("found '-1'"));
-  EXPECT_THAT(error_of("1 0.5 2147483648 1 9"), HasSubstr("found '2147483648'"));
-  EXPECT_THAT(error_of("2 0.5 0.5 1 1 1 9"), HasSubstr("expected 1 numbers an instance"));
-  EXPECT_THAT(error_of("1 0.5 3 1 2"), HasSubstr("number 2 is the end of the line"));
-  EXPECT_THAT(error_of("1 half 1 1 1 9"), HasSubstr("number 0 is 'half'"));
-  EXPECT_THAT(error_of("1 1e99 1 1 1 9"), HasSubstr("number 0 is '1e99'"));
-  EXPECT_THAT(error_of("1 1 1 18446744073709551616 1 9"), HasSubstr("'18446744073709551616'"));
-  EXPECT_THAT(error_of("1 1 1 7x 1 9"), HasSubstr("'7x'"));
-  EXPECT_THAT(error_of("1 1 1 7 1 9 4"), HasSubstr("expected the end of the line, found '4'"));
+  EXPECT_THAT(error_of_multi_slot(""),
+              HasSubstr("slot 'click': expected a count from 1 to 2147483647, found "
+                        "the end of the line"));
+  EXPECT_THAT(error_of_multi_slot("1 0.5 0 1 9"), HasSubstr("slot 'ids': expected a count"));
+  EXPECT_THAT(error_of_multi_slot("1 0.5 -1 1 9"), HasSubstr("found '-1'"));
+  EXPECT_THAT(error_of_multi_slot("1 0.5 2147483648 1 9"), HasSubstr("found '2147483648'"));
+  EXPECT_THAT(error_of_multi_slot("2 0.5 0.5 1 1 1 9"),
+              HasSubstr("expected 1 numbers an instance"));
+  EXPECT_THAT(error_of_multi_slot("1 0.5 3 1 2"), HasSubstr("number 2 is the end of the line"));
+  EXPECT_THAT(error_of_multi_slot("1 half 1 1 1 9"), HasSubstr("number 0 is 'half'"));
+  EXPECT_THAT(error_of_multi_slot("1 1e99 1 1 1 9"), HasSubstr("number 0 is '1e99'"));
+  EXPECT_THAT(error_of_multi_slot("1 1 1 18446744073709551616 1 9"),
+              HasSubstr("'18446744073709551616'"));
+  EXPECT_THAT(error_of_multi_slot("1 1 1 7x 1 9"), HasSubstr("'7x'"));
+  EXPECT_THAT(error_of_multi_slot("1 1 1 7 1 9 4"),
+              HasSubstr("expected the end of the line, found '4'"));
 }
 
 TEST(MultiSlotLine, IdsReachBothEnds) {

@@ -31,7 +31,7 @@ std::string dict(const std::string& type, const std::string& shape, bool fortran
          ", 'shape': " + shape + ", }\n";
 }
 
-std::string error_of(const std::string& bytes) {
+std::string error_of_npy(const std::string& bytes) {
   const auto tensor = parse_npy(bytes);
   if (tensor.ok()) return "";
   EXPECT_EQ(tensor.status().code(), StatusCode::kInvalidData);
@@ -84,10 +84,10 @@ TEST(Npy, ReadsOtherOrders) {
 }
 
 TEST(Npy, ReadsLaterVersionsAndOddSpelling) {
-  EXPECT_EQ(error_of(npy(dict("<f4", "(2,)"), std::string(8, '\0'), 2)), "");
-  EXPECT_EQ(error_of(npy(dict("<f4", "(2,)"), std::string(8, '\0'), 3)), "");
-  EXPECT_EQ(error_of(npy("{\"shape\":(2),\"descr\":\"<f4\",\"fortran_order\":False}",
-                         std::string(8, '\0'))),
+  EXPECT_EQ(error_of_npy(npy(dict("<f4", "(2,)"), std::string(8, '\0'), 2)), "");
+  EXPECT_EQ(error_of_npy(npy(dict("<f4", "(2,)"), std::string(8, '\0'), 3)), "");
+  EXPECT_EQ(error_of_npy(npy("{\"shape\":(2),\"descr\":\"<f4\",\"fortran_order\":False}",
+                             std::string(8, '\0'))),
             "");
 }
 
@@ -95,7 +95,7 @@ TEST(Npy, UnsignedNumbersMustFit) {
   const auto fits = parse_npy(npy(dict("<u4", "(1,)"), std::string("\xff\xff\xff\x7f", 4)));
   ASSERT_TRUE(fits.ok());
   EXPECT_EQ(fits->data<int32_t>()[0], 0x7fffffff);
-  EXPECT_THAT(error_of(npy(dict("<u4", "(1,)"), std::string("\xff\xff\xff\xff", 4))),
+  EXPECT_THAT(error_of_npy(npy(dict("<u4", "(1,)"), std::string("\xff\xff\xff\xff", 4))),
               HasSubstr("unsigned values beyond the range of i32"));
 }
 
@@ -107,33 +107,36 @@ TEST(Npy, RefusesObjects) {
 
 TEST(Npy, RefusesWhatLies) {
   const std::string eight(8, '\0');
-  EXPECT_THAT(error_of(""), HasSubstr("no npy file: found 0 bytes"));
-  EXPECT_THAT(error_of("PK\x03\x04 something else"), HasSubstr("\\x93NUMPY"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(3,)"), eight)),
+  EXPECT_THAT(error_of_npy(""), HasSubstr("no npy file: found 0 bytes"));
+  EXPECT_THAT(error_of_npy("PK\x03\x04 something else"), HasSubstr("\\x93NUMPY"));
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(3,)"), eight)),
               HasSubstr("expected 12 bytes of data for its shape, found 8"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(1,)"), eight)), HasSubstr("expected 4 bytes of data"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(1099511627776, 1099511627776)"), eight)),
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(1,)"), eight)), HasSubstr("expected 4 bytes of data"));
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(1099511627776, 1099511627776)"), eight)),
               HasSubstr("too large"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(-2,)"), eight)), HasSubstr("a tuple of sizes"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(99999999999999999999,)"), eight)),
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(-2,)"), eight)), HasSubstr("a tuple of sizes"));
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(99999999999999999999,)"), eight)),
               HasSubstr("a tuple of sizes"));
-  EXPECT_THAT(error_of(npy(dict("<U4", "(1,)"), eight)), HasSubstr("npy type '<U4'"));
+  EXPECT_THAT(error_of_npy(npy(dict("<U4", "(1,)"), eight)), HasSubstr("npy type '<U4'"));
   EXPECT_THAT(
-      error_of(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", eight)),
+      error_of_npy(npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,)}", eight)),
       HasSubstr("a plain type string"));
-  EXPECT_THAT(error_of(npy("{'descr': '<f4', 'shape': (2,)}", eight)),
+  EXPECT_THAT(error_of_npy(npy("{'descr': '<f4', 'shape': (2,)}", eight)),
               HasSubstr("expected the keys"));
-  EXPECT_THAT(error_of(npy("{'descr': '<f4', 'code': 1}", eight)), HasSubstr("unknown key 'code'"));
-  EXPECT_THAT(error_of(npy(dict("<f4", "(2,)"), eight, 7)), HasSubstr("expected 1 to 3, found 7"));
+  EXPECT_THAT(error_of_npy(npy("{'descr': '<f4', 'code': 1}", eight)),
+              HasSubstr("unknown key 'code'"));
+  EXPECT_THAT(error_of_npy(npy(dict("<f4", "(2,)"), eight, 7)),
+              HasSubstr("expected 1 to 3, found 7"));
   std::string long_header = npy(dict("<f4", "(2,)"), eight);
   long_header[9] = '\x7f';
-  EXPECT_THAT(error_of(long_header), HasSubstr("npy header: expected at most"));
+  EXPECT_THAT(error_of_npy(long_header), HasSubstr("npy header: expected at most"));
   EXPECT_THAT(read_npy("tests/data/none.npy").status().to_string(), HasSubstr("none.npy"));
 }
 
 TEST(Npy, EveryCutIsRefused) {
   const std::string whole = bytes_of("tests/data/models/linear/x.npy");
-  for (size_t size = 0; size < whole.size(); ++size) EXPECT_NE(error_of(whole.substr(0, size)), "");
+  for (size_t size = 0; size < whole.size(); ++size)
+    EXPECT_NE(error_of_npy(whole.substr(0, size)), "");
 }
 
 }  // namespace

@@ -18,12 +18,12 @@ using ::testing::HasSubstr;
 using testing::outcome;
 using testing::TempFolder;
 
-const Dims kDims = {5, 3};
+const Dims kParamWriterDims = {5, 3};
 
 Status write(const std::string& path, const std::vector<int64_t>& rows,
              const SaveOptions& options = {}) {
   MILLRACE_ASSIGN_OR_RETURN(ParamWriter file,
-                            ParamWriter::create(path, DType::kFloat32, kDims, options));
+                            ParamWriter::create(path, DType::kFloat32, kParamWriterDims, options));
   int64_t at = 0;
   for (const int64_t count : rows) {
     const Value part = counting_part({100, 3}, {{at, 0}, {count, 3}});
@@ -35,7 +35,7 @@ Status write(const std::string& path, const std::vector<int64_t>& rows,
 
 TEST(ParamWriter, PiecesMakeTheFileOfTheWhole) {
   const TempFolder folder;
-  const Value whole = counting(kDims);
+  const Value whole = counting(kParamWriterDims);
   ASSERT_EQ(outcome(save_param(folder / "whole", {"w", &whole})), "ok");
   int number = 0;
   for (const std::vector<int64_t>& rows :
@@ -52,7 +52,7 @@ TEST(ParamWriter, WhatDoesNotMakeUpTheVarLeavesNoFile) {
   EXPECT_THAT(outcome(write(folder / "w", {4, 2})),
               HasSubstr("element 12 of 15: expected a piece of f32 of at most 3 elements"));
   {
-    auto file = ParamWriter::create(folder / "w", DType::kInt64, kDims);
+    auto file = ParamWriter::create(folder / "w", DType::kInt64, kParamWriterDims);
     ASSERT_EQ(outcome(file), "ok");
     const Value floats = counting({1, 3});
     EXPECT_THAT(outcome(file->append(*floats.get_if<Tensor>())), HasSubstr("a piece of i64"));

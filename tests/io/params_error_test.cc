@@ -26,7 +26,7 @@ ParamSpec dense(const std::string& name, llvm::ArrayRef<int64_t> dims) {
 }
 
 // Error of reading b and w of the model `linear` from bytes; "" if there is none.
-std::string error_of(const std::string& bytes) {
+std::string error_of_params_error(const std::string& bytes) {
   const auto values =
       load_combined(ByteSource::of_memory(bytes, "p.bin"), {dense("b", {2}), dense("w", {3, 2})});
   if (values.ok()) return "";
@@ -39,23 +39,23 @@ std::string malformed(const char* name) {
 }
 
 TEST(ParamsError, FilesOfTheCorpus) {
-  EXPECT_EQ(error_of(bytes_of("tests/data/models/linear/params")), "");
-  EXPECT_THAT(error_of(malformed("ex_par_cut.bin")),
+  EXPECT_EQ(error_of_params_error(bytes_of("tests/data/models/linear/params")), "");
+  EXPECT_THAT(error_of_params_error(malformed("ex_par_cut.bin")),
               HasSubstr("p.bin, 'w': data of f32 [3, 2] at byte 58: expected 24 bytes, found 19"));
-  EXPECT_THAT(error_of(malformed("ex_par_lod.bin")),
+  EXPECT_THAT(error_of_params_error(malformed("ex_par_lod.bin")),
               HasSubstr("'b': LoD level at byte 20: expected a multiple of 8 bytes, found 12"));
-  EXPECT_THAT(error_of(malformed("ex_par_desc.bin")),
+  EXPECT_THAT(error_of_params_error(malformed("ex_par_desc.bin")),
               HasSubstr("'b': size of the tensor descriptor at byte 16: expected 0 to 62, found "
                         "1000000"));
-  EXPECT_THAT(error_of(malformed("ex_par_dims.bin")),
+  EXPECT_THAT(error_of_params_error(malformed("ex_par_dims.bin")),
               HasSubstr("expected 137438953472 bytes, found 58"));
 }
 
 TEST(ParamsError, EveryCutIsRefused) {
   const std::string whole = bytes_of("tests/data/models/linear/params");
   for (size_t size = 0; size < whole.size(); ++size)
-    EXPECT_NE(error_of(whole.substr(0, size)), "") << size;
-  EXPECT_THAT(error_of(whole + "x"),
+    EXPECT_NE(error_of_params_error(whole.substr(0, size)), "") << size;
+  EXPECT_THAT(error_of_params_error(whole + "x"),
               HasSubstr("expected 2 vars and the end of the file at byte 82, found 1 more bytes"));
   const std::string rows = bytes_of("tests/data/params/rows");
   ParamSpec spec;
@@ -76,7 +76,7 @@ TEST(ParamsError, EveryChangedByteIsSafe) {
     for (const unsigned char byte : {0x00, 0x01, 0x7f, 0x80, 0xff}) {
       std::string changed = whole;
       changed[at] = static_cast<char>(byte);
-      (void)error_of(changed);
+      (void)error_of_params_error(changed);
     }
   }
 }

@@ -27,7 +27,7 @@ ParamSpec spec_of(const std::string& name, VarKind kind = VarKind::kLodTensor) {
   return spec;
 }
 
-Value load(const std::string& name, VarKind kind = VarKind::kLodTensor) {
+Value load_params(const std::string& name, VarKind kind = VarKind::kLodTensor) {
   const auto source = ByteSource::open(kData + name);
   EXPECT_TRUE(source.ok()) << source.status().to_string();
   auto value = load_param(*source, spec_of(name, kind));
@@ -37,7 +37,7 @@ Value load(const std::string& name, VarKind kind = VarKind::kLodTensor) {
 
 template <typename T>
 void expect_counting(const std::string& name, T first) {
-  const Value value = load(name);
+  const Value value = load_params(name);
   const auto& tensor = *value.get_if<Tensor>();
   ASSERT_EQ(tensor.dtype(), kDTypeOf<T>) << name;
   EXPECT_THAT(tensor.dims(), ElementsAre(2, 3)) << name;
@@ -54,25 +54,25 @@ TEST(Params, ReadsEveryElementType) {
   expect_counting<Float16>("float16", -2.0F);
   expect_counting<float>("float32", -2.0F);
   expect_counting<double>("float64", -2.0);
-  const Value value = load("bool");
+  const Value value = load_params("bool");
   EXPECT_THAT(value.get_if<Tensor>()->values<bool>(),
               ElementsAre(false, true, false, true, false, true));
 }
 
 TEST(Params, ReadsLodRankZeroAndEmpty) {
-  const Value lod = load("lod2");
+  const Value lod = load_params("lod2");
   EXPECT_EQ(lod.get_if<Tensor>()->lod().to_string(), "[[0, 2, 3], [0, 2, 5, 7]]");
   EXPECT_EQ(lod.get_if<Tensor>()->data<float>()[13], 13.0F);
-  const Value scalar = load("rank0");
+  const Value scalar = load_params("rank0");
   EXPECT_EQ(scalar.get_if<Tensor>()->rank(), 0U);
   EXPECT_EQ(scalar.get_if<Tensor>()->data<float>()[0], 2.5F);
-  const Value empty = load("empty");
+  const Value empty = load_params("empty");
   EXPECT_TRUE(empty.initialized());
   EXPECT_THAT(empty.get_if<Tensor>()->dims(), ElementsAre(0, 4));
 }
 
 TEST(Params, ReadsSelectedRows) {
-  const Value value = load("rows", VarKind::kSelectedRows);
+  const Value value = load_params("rows", VarKind::kSelectedRows);
   const auto& rows = *value.get_if<SelectedRows>();
   EXPECT_EQ(rows.height, 9);
   EXPECT_THAT(rows.rows, ElementsAre(7, 0, 4));
@@ -84,7 +84,8 @@ TEST(Params, WritesTheBytesOfTheOriginal) {
   for (const auto& entry : std::filesystem::directory_iterator(kData)) {
     const std::string name = entry.path().filename().string();
     if (name == "README.md") continue;
-    const Value value = load(name, name == "rows" ? VarKind::kSelectedRows : VarKind::kLodTensor);
+    const Value value =
+        load_params(name, name == "rows" ? VarKind::kSelectedRows : VarKind::kLodTensor);
     const Status status = save_param(folder / name, {name, &value}, {.sync = false});
     ASSERT_TRUE(status.ok()) << status.to_string();
     EXPECT_EQ(bytes_of(folder / name), bytes_of(entry.path().string())) << name;
@@ -99,7 +100,7 @@ TEST(Params, CombinedFileIsTheFilesInARow) {
   for (const char* const name : {"float32", "lod2", "rows", "uint8"}) {
     specs.push_back(
         spec_of(name, std::string(name) == "rows" ? VarKind::kSelectedRows : VarKind::kLodTensor));
-    values.push_back(load(name, specs.back().kind));
+    values.push_back(load_params(name, specs.back().kind));
     expected += bytes_of(std::string(kData) + name);
   }
   std::vector<NamedValue> named;
@@ -122,7 +123,7 @@ TEST(Params, EmptyListWritesNothing) {
 
 TEST(Params, SeparateFilesGoIntoSubFolders) {
   const TempFolder folder;
-  const Value value = load("float32");
+  const Value value = load_params("float32");
   const std::vector<NamedValue> named = {{"net/fc/w", &value}, {"b", &value}};
   ASSERT_TRUE(save_separate(folder.path() + "/new", named).ok());
   EXPECT_TRUE(std::filesystem::is_regular_file(folder / "new/net/fc/w"));
@@ -229,7 +230,7 @@ TEST_F(ParamsSlice, ConvertsToFloat16) {
 TEST(Params, ExistingFilesStayWithoutReplace) {
   const TempFolder folder;
   put_file(folder / "w", "old");
-  const Value value = load("float32");
+  const Value value = load_params("float32");
   const Status refused = save_param(folder / "w", {"w", &value});
   EXPECT_EQ(refused.code(), StatusCode::kUsage);
   EXPECT_EQ(bytes_of(folder / "w"), "old");
@@ -244,7 +245,7 @@ TEST(Params, SaveNamesWhatIsWrong) {
   const Value nothing;
   const Status status = save_param(folder / "w", {"w", &nothing});
   EXPECT_THAT(status.to_string(), HasSubstr("'w': expected a tensor or selected rows with data"));
-  const Value value = load("float32");
+  const Value value = load_params("float32");
   EXPECT_EQ(save_param(folder / "no/w", {"w", &value}).code(), StatusCode::kNotFound);
   EXPECT_EQ(save_param(folder.path(), {"w", &value}).code(), StatusCode::kInvalidData);
   EXPECT_EQ(save_separate(folder.path(), NamedValue{"../w", &value}).code(),

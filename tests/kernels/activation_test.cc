@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kActivationInf = std::numeric_limits<double>::infinity();
 
 // Distance in units of the last place of the true value.
 double ulps(float found, double wanted) {
@@ -63,7 +63,7 @@ TEST(Gamma, HasTheKnownValues) {
   EXPECT_NEAR(trigamma(0.5), square / 2, 1e-13);
   EXPECT_NEAR(trigamma(-0.5), square / 2 + 4, 1e-12);
   EXPECT_TRUE(std::isnan(digamma(-3)));
-  EXPECT_EQ(trigamma(-3), kInf);
+  EXPECT_EQ(trigamma(-3), kActivationInf);
 }
 
 struct Smooth {

@@ -7,11 +7,8 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
-constexpr DType kI32 = DType::kInt32;
-constexpr DType kI64 = DType::kInt64;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(Arrays, CheckIndices) {
   RunOp op("write_to_array");

@@ -15,7 +15,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr DType kF64 = DType::kFloat64;
 
 RunOp two(const char* type, Value x, Value y, int32_t axis = -1) {
   RunOp op(type);
@@ -29,7 +28,7 @@ struct Shapes {
   int32_t axis;
 };
 
-int64_t count_of(const Dims& dims) {
+int64_t count_of_elementwise(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
@@ -46,8 +45,8 @@ TEST(Elementwise, GradientsAreDerivativesForEveryWayToBroadcast) {
   for (const char* const type : {"elementwise_add", "elementwise_sub", "elementwise_mul",
                                  "elementwise_div", "elementwise_max", "elementwise_pow"}) {
     for (const Shapes& shapes : kShapes) {
-      std::vector<double> x = waves(count_of(shapes.x));
-      std::vector<double> y = waves(count_of(shapes.y), 0.7);
+      std::vector<double> x = waves(count_of_elementwise(shapes.x));
+      std::vector<double> y = waves(count_of_elementwise(shapes.y), 0.7);
       // positive, and Y away from 0
       for (double& v : x) v = v * 0.5 + 1;
       for (double& v : y) v = v * 0.4 + 0.93;
@@ -64,8 +63,9 @@ TEST(Elementwise, ThreadsDoNotChangeResults) {
   const Shapes cases[] = {{{64, 1200}, {1200}, -1}, {{3, 400, 80}, {400}, 1}, {{90000}, {1}, -1}};
   for (const Shapes& shapes : cases) {
     const auto run = [&](int threads) {
-      RunOp op = two("elementwise_mul", tensor_value(shapes.x, waves(count_of(shapes.x))),
-                     tensor_value(shapes.y, waves(count_of(shapes.y), 1)), shapes.axis);
+      RunOp op =
+          two("elementwise_mul", tensor_value(shapes.x, waves(count_of_elementwise(shapes.x))),
+              tensor_value(shapes.y, waves(count_of_elementwise(shapes.y), 1)), shapes.axis);
       EXPECT_TRUE(op.run_with_grad({"X", "Y"}, threads).ok());
       std::vector<std::vector<double>> out = {
           numbers(op.value("Out0")), numbers(op.value("X0@GRAD")), numbers(op.value("Y0@GRAD"))};
@@ -171,7 +171,7 @@ bool chain_gives_the_same(const std::string& ops, const std::vector<std::string>
     found[optimize ? 1 : 0] = numbers(results[0]);
     chained = (*prepared)->program().root().back().type() == "elementwise_chain";
   }
-  EXPECT_THAT(found[1], testing::Pointwise(testing::DoubleNear(1e-6), found[0])) << ops;
+  EXPECT_THAT(found[1], ::testing::Pointwise(::testing::DoubleNear(1e-6), found[0])) << ops;
   return chained;
 }
 

@@ -10,13 +10,10 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Values = std::vector<double>;
-
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI64 = DType::kInt64;
 
 Values spread(size_t count, double step) {
   Values values(count);

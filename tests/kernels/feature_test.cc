@@ -10,13 +10,10 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Strings = std::vector<std::string>;
 using Values = std::vector<double>;
-
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI64 = DType::kInt64;
 
 RunOp batch_fc() {
   RunOp op("batch_fc");

@@ -83,7 +83,7 @@ std::vector<float> random_floats(size_t count, uint32_t seed) {
   return made;
 }
 
-void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+void expect_near_gpu_functors(const std::vector<float>& found, const std::vector<float>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i)
     ASSERT_NEAR(found[i], expected[i], 1e-5 * std::max(1.0F, std::abs(expected[i]))) << i;
@@ -96,7 +96,7 @@ void expect_alike(const std::vector<float>& start, int64_t rows, const Make& mak
   std::vector<float> together = start;
   run_alone(make(alone.data()), rows);
   run_together(make(together.data()), rows);
-  expect_near(together, alone);
+  expect_near_gpu_functors(together, alone);
 }
 
 constexpr int64_t kRows = 5;
@@ -144,8 +144,8 @@ TEST(GpuFunctors, EntropyOfLogitsInPlace) {
   run_alone(SoftmaxEntropy{given, alone.data(), alone.data(), loss.data()}, kRows);
   run_together(SoftmaxEntropy{given, together.data(), together.data(), loss_together.data()},
                kRows);
-  expect_near(together, alone);
-  expect_near(loss_together, loss);
+  expect_near_gpu_functors(together, alone);
+  expect_near_gpu_functors(loss_together, loss);
   EXPECT_NEAR(loss[0], -std::log(alone[3]), 1e-5);
   EXPECT_EQ(loss[3], 0.0F);
 }
@@ -191,7 +191,7 @@ TEST(GpuFunctors, NormsInPlace) {
   const std::vector<float> alone = statistics;
   x = start;
   run_together(make(x.data()), kRows);
-  expect_near(statistics, alone);
+  expect_near_gpu_functors(statistics, alone);
   // gradients where the incoming one stands
   expect_alike(random_floats(count, 10), kRows, [&](float* d) {
     return NormBackward{images,

@@ -7,11 +7,11 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::DoubleEq;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-std::vector<double> numbers(size_t count, unsigned start = 1) {
+std::vector<double> numbers_image(size_t count, unsigned start = 1) {
   std::vector<double> values(count);
   unsigned state = start * 2654435761U + 12345U;
   for (double& value : values) {
@@ -33,8 +33,8 @@ TEST(SpaceToDepth, PutsThePlaceInTheBlockBeforeTheChannel) {
 TEST(GridSampler, GradientsAgreeWithFiniteDifferencesInSpace) {
   for (const char* const padding : {"zeros", "border", "reflection"}) {
     RunOp op("grid_sampler");
-    op.in("X", {1, 2, 3, 4, 3}, numbers(72), DType::kFloat64)
-        .in("Grid", {1, 2, 2, 2, 3}, numbers(24, 2), DType::kFloat64)
+    op.in("X", {1, 2, 3, 4, 3}, numbers_image(72), DType::kFloat64)
+        .in("Grid", {1, 2, 2, 2, 3}, numbers_image(24, 2), DType::kFloat64)
         .out("Output")
         .attr("padding_mode", padding)
         .attr("align_corners", false);
@@ -162,7 +162,7 @@ TEST(YoloLoss, ALabelWithoutClassIsRefused) {
 
 TEST(YoloLoss, TheGradientAgreesWithFiniteDifferences) {
   RunOp op("yolov3_loss");
-  op.in("X", {1, 14, 2, 2}, numbers(56), DType::kFloat64)
+  op.in("X", {1, 14, 2, 2}, numbers_image(56), DType::kFloat64)
       .in("GTBox", {1, 2, 4}, {0.3, 0.3, 0.2, 0.3, 0.8, 0.7, 0.4, 0.5}, DType::kFloat64)
       .in("GTLabel", {1, 2}, {1, 0}, DType::kInt32)
       .in("GTScore", {1, 2}, {0.9, 0.6}, DType::kFloat64)

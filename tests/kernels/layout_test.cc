@@ -177,10 +177,10 @@ Sets persistable(int64_t c, int64_t inner) {
           {{"bias", {c}}, 0},       {{"mean", {c}}, 0},           {{"variance", {c}}, 2}};
 }
 
-class Layouts : public testing::TestWithParam<int64_t> {};
+class Layouts : public ::testing::TestWithParam<int64_t> {};
 
 // Channels that fill the blocks of the library, and that leave padding.
-INSTANTIATE_TEST_SUITE_P(Channels, Layouts, testing::Values(32, 20, 8, 5));
+INSTANTIATE_TEST_SUITE_P(Channels, Layouts, ::testing::Values(32, 20, 8, 5));
 
 TEST_P(Layouts, TravelThroughForwardAndGradientOps) {
   const int64_t c = GetParam();
@@ -463,8 +463,8 @@ TEST_P(Layouts, FusedConvolutions) {
     for (size_t i = 0; i < truth.at("z").size(); ++i)
       ASSERT_NEAR(found.at("z")[i], truth.at("z")[i], 5e-4) << i << " with " << offset;
   }
-  EXPECT_THAT(narrow.plan(), testing::HasSubstr("fused_conv2d"));
-  EXPECT_THAT(narrow.plan(), testing::Not(testing::HasSubstr("batch_norm")));
+  EXPECT_THAT(narrow.plan(), ::testing::HasSubstr("fused_conv2d"));
+  EXPECT_THAT(narrow.plan(), ::testing::Not(::testing::HasSubstr("batch_norm")));
   // what others see of the filter
   EXPECT_EQ(narrow.run(feeds, {"w"}), narrow.run(feeds, {"w"}));
   narrow.set("u", {c, c, 3, 3}, 1);

@@ -7,16 +7,13 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::DoubleNear;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pointwise;
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using Values = std::vector<double>;
 
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI64 = DType::kInt64;
-
-auto near(const Values& values) {
+auto near_loss(const Values& values) {
   return Pointwise(DoubleNear(1e-6), values);
 }
 
@@ -25,10 +22,10 @@ TEST(SmoothL1Loss, IsQuadraticNearZero) {
   op.in("X", {2, 2}, {1, 2, 3, 0}, kF64).in("Y", {2, 2}, {0.5, 0, 3, -0.2}, kF64);
   op.out("Diff").out("Out").with_grad({"X", "Y"}).feed("Out0@GRAD", {2, 1}, {1, 2}, kF64);
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.values("Diff0"), near({0.5, 2, 0, 0.2}));
-  EXPECT_THAT(op.values("Out0"), near({1.625, 0.02}));
-  EXPECT_THAT(op.values("X0@GRAD"), near({0.5, 1, 0, 0.4}));
-  EXPECT_THAT(op.values("Y0@GRAD"), near({-0.5, -1, 0, -0.4}));
+  EXPECT_THAT(op.values("Diff0"), near_loss({0.5, 2, 0, 0.2}));
+  EXPECT_THAT(op.values("Out0"), near_loss({1.625, 0.02}));
+  EXPECT_THAT(op.values("X0@GRAD"), near_loss({0.5, 1, 0, 0.4}));
+  EXPECT_THAT(op.values("Y0@GRAD"), near_loss({-0.5, -1, 0, -0.4}));
 }
 
 TEST(SmoothL1Loss, WeighsInsideAndOutside) {
@@ -39,8 +36,8 @@ TEST(SmoothL1Loss, WeighsInsideAndOutside) {
   op.with_grad({"X"}).feed("Out0@GRAD", {1, 1}, {1}, kF64);
   ASSERT_EQ(op.run_text(), "ok");
   // 0.5 * 4 * 0.2^2 * 0.5, and (2 - 0.5 / 4) * 3
-  EXPECT_THAT(op.values("Out0"), near({0.04 + 5.625}));
-  EXPECT_THAT(op.values("X0@GRAD"), near({0.8, 6}));
+  EXPECT_THAT(op.values("Out0"), near_loss({0.04 + 5.625}));
+  EXPECT_THAT(op.values("X0@GRAD"), near_loss({0.8, 6}));
 }
 
 TEST(MarginRankLoss, CountsWhatIsInsideTheMargin) {
@@ -49,10 +46,10 @@ TEST(MarginRankLoss, CountsWhatIsInsideTheMargin) {
   op.in("X2", {3, 1}, {1, 1, 0}, kF64).attr("margin", 0.125F).out("Activated").out("Out");
   op.with_grad({"X1", "X2"}).feed("Out0@GRAD", {3, 1}, {2, 3, 4}, kF64);
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.values("Out0"), near({0.625, 0, 0}));
+  EXPECT_THAT(op.values("Out0"), near_loss({0.625, 0, 0}));
   EXPECT_THAT(op.values("Activated0"), ElementsAre(1, 0, 0));
-  EXPECT_THAT(op.values("X10@GRAD"), near({-2, 0, 0}));
-  EXPECT_THAT(op.values("X20@GRAD"), near({2, 0, 0}));
+  EXPECT_THAT(op.values("X10@GRAD"), near_loss({-2, 0, 0}));
+  EXPECT_THAT(op.values("X20@GRAD"), near_loss({2, 0, 0}));
 }
 
 TEST(SquaredL2Distance, TakesOneRowForAll) {
@@ -82,7 +79,7 @@ TEST(CenterLoss, MovesTheCenters) {
   ASSERT_EQ(op.run_text(), "ok");
   EXPECT_THAT(op.values("Loss0"), ElementsAre(2.5, 12.5, 16));
   // 0.5 * (4, 6) / 3, and 1 + 0.5 * (4, 4) / 2
-  EXPECT_THAT(op.values("Centers0"), near({2.0 / 3, 1, 2, 2}));
+  EXPECT_THAT(op.values("Centers0"), near_loss({2.0 / 3, 1, 2, 2}));
   EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(1, 2, 6, 8, 2, 2));
 }
 
@@ -100,7 +97,7 @@ TEST(MeanIou, LeavesOutClassesThatDoNotOccur) {
   ASSERT_EQ(op.run_text(), "ok");
   EXPECT_THAT(op.values("OutWrong0"), ElementsAre(0, 1, 1, 0));
   EXPECT_THAT(op.values("OutCorrect0"), ElementsAre(1, 1, 1, 0));
-  EXPECT_THAT(op.values("OutMeanIou0"), near({2.0 / 3}));
+  EXPECT_THAT(op.values("OutMeanIou0"), near_loss({2.0 / 3}));
 }
 
 TEST(ProximalAdagrad, ShrinksTowardsZero) {
@@ -114,9 +111,9 @@ TEST(ProximalAdagrad, ShrinksTowardsZero) {
     EXPECT_THAT(op.values("Moment0"), ElementsAre(4, 4));
     // 1 - 0.25 * 2 / 2 and -0.01 - 0.25 / 2, less 0.25 * l1, over 1.25
     if (l1 == 0) {
-      EXPECT_THAT(op.values("Param0"), near({0.6, -0.108}));
+      EXPECT_THAT(op.values("Param0"), near_loss({0.6, -0.108}));
     } else {
-      EXPECT_THAT(op.values("Param0"), near({0.5, -0.008}));
+      EXPECT_THAT(op.values("Param0"), near_loss({0.5, -0.008}));
     }
   }
 }

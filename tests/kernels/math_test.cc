@@ -15,16 +15,14 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::UnorderedElementsAre;
 
-constexpr DType kF64 = DType::kFloat64;
-
-int64_t count_of(const Dims& dims) {
+int64_t count_of_math(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
 }
 
 Value wavy(const Dims& dims, double phase, DType dtype = kF64) {
-  return tensor_value(dims, waves(count_of(dims), phase), dtype);
+  return tensor_value(dims, waves(count_of_math(dims), phase), dtype);
 }
 
 struct Product {

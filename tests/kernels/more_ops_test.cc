@@ -7,16 +7,14 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::DoubleNear;
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Pointwise;
+using ::testing::DoubleNear;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using Values = std::vector<double>;
 
-constexpr DType kF64 = DType::kFloat64;
-
-auto near(const Values& values) {
+auto near_more_ops(const Values& values) {
   return Pointwise(DoubleNear(1e-9), values);
 }
 
@@ -36,7 +34,7 @@ TEST(PrroiPool, IntegratesTheInterpolatedImage) {
   op.in("ROIs", {2, 4}, {0.5, 0.5, 2.5, 1.5, 1, 1, 1, 2}, kF64, Lod({{0, 2}}));
   op.attr("pooled_height", 1).attr("pooled_width", 2).attr("spatial_scale", 1.0F).out("Out");
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.values("Out0"), near({1, 2, 0, 0}));
+  EXPECT_THAT(op.values("Out0"), near_more_ops({1, 2, 0, 0}));
 }
 
 TEST(PrroiPool, GradientsAgreeWithFiniteDifferences) {

@@ -8,7 +8,7 @@
 namespace millrace::kernels::dnn {
 namespace {
 
-std::vector<float> numbers(size_t count, int start) {
+std::vector<float> numbers_onednn(size_t count, int start) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i)
     values[i] = static_cast<float>((static_cast<int>(i) * 7 + start) % 11 - 5) / 4.0F;
@@ -17,8 +17,8 @@ std::vector<float> numbers(size_t count, int start) {
 
 TEST(Onednn, ProductOfTransposedFactorsIsScaledAndAdded) {
   CpuDevice device(2);
-  const std::vector<float> a = numbers(6, 0);   // [2, 3]
-  const std::vector<float> b = numbers(12, 3);  // [4, 3], used as [3, 4]
+  const std::vector<float> a = numbers_onednn(6, 0);   // [2, 3]
+  const std::vector<float> b = numbers_onednn(12, 3);  // [4, 3], used as [3, 4]
   std::vector<float> c(8, 1.0F);
   Product spec{dense(DType::kFloat32, {2, 3}), dense(DType::kFloat32, {3, 4}),
                dense(DType::kFloat32, {2, 4})};
@@ -42,8 +42,8 @@ TEST(Onednn, ProductOfTransposedFactorsIsScaledAndAdded) {
 // One image of two channels, one output channel, 3x3 kernel, padding on the left and top only.
 TEST(Onednn, ConvolutionConvertsLayoutsAndPadsOneSide) {
   CpuDevice device;
-  const std::vector<float> x = numbers(2 * 5 * 4, 1);
-  const std::vector<float> w = numbers(2 * 3 * 3, 2);
+  const std::vector<float> x = numbers_onednn(2 * 5 * 4, 1);
+  const std::vector<float> w = numbers_onednn(2 * 3 * 3, 2);
   std::vector<float> y(4 * 3);
   Convolution spec{dense(DType::kFloat32, {1, 2, 5, 4}),
                    dense(DType::kFloat32, {1, 2, 3, 3}),

@@ -13,12 +13,10 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Values = std::vector<double>;
-
-constexpr DType kI64 = DType::kInt64;
 
 RunOp draw(const char* type, int64_t count, int32_t seed, int32_t dtype = 5) {
   RunOp op(type);

@@ -13,14 +13,11 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
-using testing::ElementsAreArray;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
 using Values = std::vector<double>;
-
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI32 = DType::kInt32;
 
 RunOp small_tree(Values edges) {
   RunOp op("tree_conv");

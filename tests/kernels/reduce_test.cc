@@ -14,8 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
 
-constexpr DType kF64 = DType::kFloat64;
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kReduceInf = std::numeric_limits<double>::infinity();
 
 using Axes = std::vector<int32_t>;
 // Of a [2, 3, 4]: at the end, in front, in the middle, at both ends, all.
@@ -88,12 +87,12 @@ TEST(Reduce, MayWriteOverXWhereDimsStay) {
 
 TEST(LogSumExp, TakesLargeAndInfiniteInputs) {
   RunOp op("logsumexp");
-  op.in("X", tensor_value({3, 2}, {1000, 1000, -kInf, -kInf, 0, kInf}))
+  op.in("X", tensor_value({3, 2}, {1000, 1000, -kReduceInf, -kReduceInf, 0, kReduceInf}))
       .attr("axis", std::vector<int32_t>{1})
       .out("Out");
   ASSERT_TRUE(op.run().ok());
   EXPECT_THAT(numbers(op.value("Out0")),
-              ElementsAre(DoubleNear(1000 + std::log(2), 1e-3), -kInf, kInf));
+              ElementsAre(DoubleNear(1000 + std::log(2), 1e-3), -kReduceInf, kReduceInf));
 }
 
 TEST(LogSumExp, GradientsAreDerivativesOverAllAxes) {
@@ -168,9 +167,9 @@ TEST(Totals, SayWhetherAnyElementIsNotFinite) {
     return numbers(op.value("Out0")).front() != 0;
   };
   EXPECT_TRUE(run("isfinite", {1, 2}));
-  EXPECT_FALSE(run("isfinite", {1, kInf}));
+  EXPECT_FALSE(run("isfinite", {1, kReduceInf}));
   EXPECT_FALSE(run("isfinite", {1, std::nan("")}));
-  EXPECT_TRUE(run("isinf", {-kInf, 2}));
+  EXPECT_TRUE(run("isinf", {-kReduceInf, 2}));
   EXPECT_FALSE(run("isinf", {1, std::nan("")}));
   EXPECT_TRUE(run("isnan", {1, std::nan("")}));
 }

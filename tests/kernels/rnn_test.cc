@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const Lod kLod({{0, 2, 2, 5}});  // the second sequence is empty
 

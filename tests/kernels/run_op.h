@@ -12,6 +12,10 @@
 
 namespace millrace::kernels {
 
+inline constexpr DType kF64 = DType::kFloat64;
+inline constexpr DType kI32 = DType::kInt32;
+inline constexpr DType kI64 = DType::kInt64;
+
 /// A dense tensor of these elements.
 Value tensor_value(const Dims& dims, const std::vector<double>& values,
                    DType dtype = DType::kFloat32);

@@ -11,12 +11,9 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Values = std::vector<double>;
-
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI64 = DType::kInt64;
 
 // Calls body with every sequence of `length` numbers below `limit`.
 void each_sequence(size_t length, int limit, const std::function<void(const Values&)>& body) {

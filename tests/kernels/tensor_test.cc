@@ -11,15 +11,11 @@
 namespace millrace::kernels {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Values = std::vector<double>;
 using Strings = std::vector<std::string>;
-
-constexpr DType kF64 = DType::kFloat64;
-constexpr DType kI64 = DType::kInt64;
-constexpr DType kI32 = DType::kInt32;
 
 Values counted(int64_t count, double first = 0) {
   Values values(static_cast<size_t>(count));

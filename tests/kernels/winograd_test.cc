@@ -43,7 +43,7 @@ ConvAttrs attrs_of_3_by_3() {
 }
 
 // A few roundings of a sum of so many products.
-void expect_near(Tensor& found, Tensor& truth) {
+void expect_near_winograd(Tensor& found, Tensor& truth) {
   CpuDevice device;
   ASSERT_TRUE(bring_to(device, found, nullptr).ok());
   const double* const expected = truth.data<double>();
@@ -54,7 +54,7 @@ void expect_near(Tensor& found, Tensor& truth) {
     ASSERT_NEAR(found.data<float>()[i], expected[i], 2e-5 * typical) << i;
 }
 
-class Winograd : public testing::TestWithParam<Shape> {
+class Winograd : public ::testing::TestWithParam<Shape> {
  protected:
   [[nodiscard]] Dims images(int64_t channels) const {
     return {GetParam().images, channels, GetParam().size, GetParam().size};
@@ -78,7 +78,7 @@ TEST_P(Winograd, ForwardAndGradients) {
     Twin& result = kind == ConvPass::Kind::kForward        ? c
                    : kind == ConvPass::Kind::kBackwardData ? a
                                                            : b;
-    expect_near(result.narrow, result.wide);
+    expect_near_winograd(result.narrow, result.wide);
   }
 }
 
@@ -103,21 +103,21 @@ TEST_P(Winograd, KeepsWeightsUntilTheyChange) {
               .ok());
       ASSERT_TRUE(
           wide.run(device_, {x.wide, w.wide, y.wide}, layouts, &bias.wide, &summand.wide).ok());
-      expect_near(y.narrow, y.wide);
+      expect_near_winograd(y.narrow, y.wide);
     }
     // one image alone is convolved from the same weights, directly
     Twin x({1, GetParam().in, 2, 2}, 9);
     Twin y({1, GetParam().out, 2, 2}, 9);
     ASSERT_TRUE(narrow.run(device_, {x.narrow, w.narrow, y.narrow}, layouts).ok());
     ASSERT_TRUE(wide.run(device_, {x.wide, w.wide, y.wide}, layouts).ok());
-    expect_near(y.narrow, y.wide);
+    expect_near_winograd(y.narrow, y.wide);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Winograd,
-                         testing::Values(Shape{2, 16, 13, 16}, Shape{3, 32, 12, 48},
-                                         Shape{2, 20, 12, 50}, Shape{1, 64, 21, 33},
-                                         Shape{8, 16, 8, 32}));
+                         ::testing::Values(Shape{2, 16, 13, 16}, Shape{3, 32, 12, 48},
+                                           Shape{2, 20, 12, 50}, Shape{1, 64, 21, 33},
+                                           Shape{8, 16, 8, 32}));
 
 dnn::Convolution spec_of(const Shape& s, int64_t kernel, int64_t stride) {
   dnn::Convolution spec;

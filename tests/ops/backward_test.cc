@@ -10,10 +10,10 @@
 namespace millrace::ops {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class BackwardTest : public testing::Test {
+class BackwardTest : public ::testing::Test {
  protected:
   BackwardTest() {
     Block& block = program_->root();
@@ -147,7 +147,7 @@ struct Reference {
   std::vector<std::vector<std::string>> parameters;
 };
 
-class BackwardReferenceTest : public testing::TestWithParam<Reference> {};
+class BackwardReferenceTest : public ::testing::TestWithParam<Reference> {};
 
 TEST_P(BackwardReferenceTest, IsMet) {
   const std::string base = std::string("tests/data/backward/") + GetParam().name;
@@ -169,15 +169,15 @@ TEST_P(BackwardReferenceTest, IsMet) {
 
 INSTANTIATE_TEST_SUITE_P(
     Programs, BackwardReferenceTest,
-    testing::Values(Reference{"reused", {"mean_0.tmp_0"}, {{"tied.w_0", "fc_0.w_0", "fc_0.b_0"}}},
-                    Reference{
-                        "while",
-                        {"mean_0.tmp_0"},
-                        {{"boot.w_0", "boot.b_0", "cell.w_0", "cell.b_0", "fc_0.w_0", "fc_0.b_0"}}},
-                    Reference{"two",
-                              {"mean_0.tmp_0", "mean_1.tmp_0"},
-                              {{"trunk.w_0", "trunk.b_0", "cls.w_0", "cls.b_0"},
-                               {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
+    ::testing::Values(Reference{"reused", {"mean_0.tmp_0"}, {{"tied.w_0", "fc_0.w_0", "fc_0.b_0"}}},
+                      Reference{"while",
+                                {"mean_0.tmp_0"},
+                                {{"boot.w_0", "boot.b_0", "cell.w_0", "cell.b_0", "fc_0.w_0",
+                                  "fc_0.b_0"}}},
+                      Reference{"two",
+                                {"mean_0.tmp_0", "mean_1.tmp_0"},
+                                {{"trunk.w_0", "trunk.b_0", "cls.w_0", "cls.b_0"},
+                                 {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
     [](const auto& reference) { return std::string(reference.param.name); });
 
 }  // namespace

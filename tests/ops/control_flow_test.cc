@@ -10,11 +10,11 @@
 namespace millrace::ops {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::Pair;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
-const std::unique_ptr<OpRegistry>& registry() {
+const std::unique_ptr<OpRegistry>& registry_control_flow() {
   static const std::unique_ptr<OpRegistry> kRegistry = standard_registry();
   return kRegistry;
 }
@@ -23,7 +23,7 @@ const std::unique_ptr<OpRegistry>& registry() {
 std::vector<GradOp> grads(const Op& op, const std::vector<std::string>& wanted) {
   const GradContext context(
       op, [&](llvm::StringRef name) { return llvm::is_contained(wanted, name.str()); });
-  auto ops = make_grad_ops(*registry(), context);
+  auto ops = make_grad_ops(*registry_control_flow(), context);
   EXPECT_TRUE(ops.ok());
   return ops.ok() ? std::move(ops).value() : std::vector<GradOp>{};
 }
@@ -136,7 +136,7 @@ TEST(Arrays, WritesMakeArrays) {
   Var& array = block.declare("a", VarSpec::shapeless(VarKind::kLodTensor));
   Op& op = block.append_op("write_to_array");
   op.set_input("X", "x").set_input("I", "i").set_output("Out", "a");
-  ASSERT_TRUE(infer_op(*registry(), op).ok());
+  ASSERT_TRUE(infer_op(*registry_control_flow(), op).ok());
   EXPECT_EQ(array.kind(), VarKind::kLodTensorArray);
   EXPECT_EQ(array.dims(), llvm::ArrayRef<int64_t>({-1, 4}));
 }
@@ -173,8 +173,8 @@ TEST(Reports, PrintPassesOn) {
   EXPECT_EQ(grad("print", "In", "Out", {{"first_n", make_attr(3)}}),
             "print(In -> Out) first_n=3 is_forward=false");
   EXPECT_EQ(infer("assert", "Cond=bool[3]", ""), "Cond must have 1 element, found [3]");
-  EXPECT_TRUE(registry()->find("print")->has_side_effects());
-  EXPECT_TRUE(registry()->find("assert")->has_side_effects());
+  EXPECT_TRUE(registry_control_flow()->find("print")->has_side_effects());
+  EXPECT_TRUE(registry_control_flow()->find("assert")->has_side_effects());
 }
 
 }  // namespace

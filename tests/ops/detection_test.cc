@@ -5,9 +5,6 @@
 namespace millrace::ops {
 namespace {
 
-constexpr DType kI32 = DType::kInt32;
-constexpr DType kF32 = DType::kFloat32;
-
 TEST(Priors, CountBoxes) {
   OneOp prior("prior_box");
   prior.in("Input", {1, 8, 3, 4}).in("Image", {1, 3, 30, 40}).out("Boxes").out("Variances");

@@ -11,11 +11,11 @@
 namespace millrace::ops {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // y = mean(x * w), before anybody trains it.
-class MinimizeTest : public testing::Test {
+class MinimizeTest : public ::testing::Test {
  protected:
   MinimizeTest() {
     Block& block = main_->root();

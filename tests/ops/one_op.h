@@ -11,6 +11,10 @@
 
 namespace millrace::ops {
 
+inline constexpr DType kF32 = DType::kFloat32;
+inline constexpr DType kI32 = DType::kInt32;
+inline constexpr DType kI64 = DType::kInt64;
+
 /// A program of one op over vars of given shapes, for table-driven tests of schemas. Vars are named
 /// after slot and position: X0, X1, Out0.
 class OneOp {

@@ -13,7 +13,7 @@
 namespace millrace::ops {
 namespace {
 
-const OpRegistry& registry() {
+const OpRegistry& registry_op_fixture() {
   static const std::unique_ptr<OpRegistry> kRegistry = standard_registry();
   return *kRegistry;
 }
@@ -93,7 +93,8 @@ std::string print_attr(const AttrValue& value) {
   }
 }
 
-std::string slots_text(const std::vector<std::pair<std::string, std::vector<std::string>>>& slots) {
+std::string slots_text_op_fixture(
+    const std::vector<std::pair<std::string, std::vector<std::string>>>& slots) {
   std::vector<std::string> out;
   for (const auto& [slot, names] : slots) {
     if (names.empty()) continue;
@@ -103,8 +104,8 @@ std::string slots_text(const std::vector<std::pair<std::string, std::vector<std:
 }
 
 std::string print_grad(const GradOp& op, bool with_attrs) {
-  std::string out =
-      fmt::format("{}({} -> {})", op.type, slots_text(op.inputs), slots_text(op.outputs));
+  std::string out = fmt::format("{}({} -> {})", op.type, slots_text_op_fixture(op.inputs),
+                                slots_text_op_fixture(op.outputs));
   if (!with_attrs) return out;
   for (const auto& [name, value] : op.attrs) out += " " + name + "=" + print_attr(value);
   return out;
@@ -134,7 +135,7 @@ std::string infer(const std::string& type, const std::string& inputs, const std:
                   const AttrList& attrs) {
   const auto program = Program::create();
   Op& op = build(*program, type, inputs, outputs, attrs);
-  const Status status = infer_op(registry(), op);
+  const Status status = infer_op(registry_op_fixture(), op);
   if (!status.ok()) return status.message();
   std::vector<std::string> out;
   for (const Slot& slot : op.outputs()) {
@@ -161,10 +162,10 @@ std::string grad(const std::string& type, const std::string& inputs, const std::
     return std::none_of(skipped.begin(), skipped.end(),
                         [&](const std::string& slot) { return name == slot + "0"; });
   });
-  const auto ops = make_grad_ops(registry(), context);
+  const auto ops = make_grad_ops(registry_op_fixture(), context);
   if (!ops.ok()) return ops.status().message();
   std::vector<std::string> out;
-  const bool with_attrs = registry().find(type)->grad_fn() != nullptr;
+  const bool with_attrs = registry_op_fixture().find(type)->grad_fn() != nullptr;
   for (const GradOp& grad_op : *ops) out.push_back(print_grad(grad_op, with_attrs));
   return llvm::join(out, "; ");
 }
@@ -172,7 +173,7 @@ std::string grad(const std::string& type, const std::string& inputs, const std::
 double flops(const std::string& type, const std::string& inputs, const AttrList& attrs) {
   const auto program = Program::create();
   const Op& op = build(*program, type, inputs, "", attrs);
-  const OpDef* const def = registry().find(type);
+  const OpDef* const def = registry_op_fixture().find(type);
   if (def == nullptr || def->flops_fn() == nullptr) return 0;
   return def->flops_fn()(FlopsContext(*def, op));
 }

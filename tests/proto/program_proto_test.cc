@@ -22,7 +22,7 @@ constexpr const char* kPrograms[] = {
     "tests/fuzz/seeds/program/versioned.pb",
 };
 
-class ProgramProtoTest : public testing::TestWithParam<const char*> {
+class ProgramProtoTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     std::ifstream in(GetParam(), std::ios::binary);
@@ -63,7 +63,7 @@ TEST_P(ProgramProtoTest, AgreesWithTheCanonicalWriter) {
   EXPECT_EQ(export_program(**program, {.canonical = true}), desc_.SerializeAsString());
 }
 
-INSTANTIATE_TEST_SUITE_P(Programs, ProgramProtoTest, testing::ValuesIn(kPrograms),
+INSTANTIATE_TEST_SUITE_P(Programs, ProgramProtoTest, ::testing::ValuesIn(kPrograms),
                          [](const auto& test) {
                            return std::filesystem::path(test.param).stem().string();
                          });

@@ -18,11 +18,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using Floats = std::vector<float>;
 
-const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+const std::map<std::string, Floats> kAsyncServerStart = {{"w", {8, 16}}, {"rate", {0.5}}};
 
 TEST(AsyncServer, AppliesEachGradientOnce) {
   const auto way = std::make_shared<InprocTransport>();
-  TestServer server(way, async_server(3), kStart);
+  TestServer server(way, async_server(3), kAsyncServerStart);
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
@@ -93,14 +93,14 @@ TEST(AsyncServer, GoesOnFromItsSnapshot) {
   std::filesystem::remove_all(folder);
   ServerOptions options;
   options.snapshot_root = folder;
-  auto server = std::make_unique<TestServer>(way, async_server(1), kStart, options);
+  auto server = std::make_unique<TestServer>(way, async_server(1), kAsyncServerStart, options);
   TestTrainer trainer(way, 0);
   const Value grad = floats({2, 4});
   Floats seen;
   for (int k = 0; k < 4; ++k) {
     ASSERT_TRUE(trainer.call(Method::kSend, "w@GRAD", &grad).ok());
     ASSERT_TRUE(server->end(true).ok());  // saves on its way out
-    server = std::make_unique<TestServer>(way, async_server(1), kStart, options);
+    server = std::make_unique<TestServer>(way, async_server(1), kAsyncServerStart, options);
   }
   ASSERT_TRUE(trainer.call(Method::kGet, "w", nullptr, &seen).ok());
   EXPECT_THAT(seen, ElementsAre(4, 8));
@@ -108,7 +108,7 @@ TEST(AsyncServer, GoesOnFromItsSnapshot) {
 
 TEST(AsyncServer, NamesAGradientThatStartsNoBlock) {
   const auto way = std::make_shared<InprocTransport>();
-  TestServer server(way, async_server(1), kStart);
+  TestServer server(way, async_server(1), kAsyncServerStart);
   TestTrainer trainer(way, 0, 300);
   const Value grad = floats({1, 1});
   const Status status = trainer.call(Method::kSend, "v@GRAD", &grad);
@@ -164,7 +164,7 @@ TEST_P(DelayCompensation, AddsWhatTheTrainerCouldNotSee) {
   const auto way = std::make_shared<InprocTransport>();
   ServerOptions options;
   options.dc_lambda = GetParam();
-  TestServer server(way, compensating_server(), kStart, options);
+  TestServer server(way, compensating_server(), kAsyncServerStart, options);
   TestTrainer early(way, 0);
   TestTrainer late(way, 1);
   Floats seen;

@@ -19,10 +19,10 @@ using test::expect_same;
 using test::feed_by;
 using test::flat;
 using test::floats;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class Codec : public testing::TestWithParam<size_t> {
+class Codec : public ::testing::TestWithParam<size_t> {
  protected:
   BufferPool pool_;
 };
@@ -98,7 +98,7 @@ TEST_P(Codec, RepliesFillTheMemoryThatIsThere) {
   EXPECT_EQ(reply.values[0].get_if<Tensor>()->raw(), memory);
 }
 
-INSTANTIATE_TEST_SUITE_P(Pieces, Codec, testing::Values(1, 7, 4096, size_t{1} << 30U));
+INSTANTIATE_TEST_SUITE_P(Pieces, Codec, ::testing::Values(1, 7, 4096, size_t{1} << 30U));
 
 TEST(CodecErrors, AStatusTravelsWithAllItSays) {
   Location place;

@@ -25,8 +25,9 @@ using ::testing::IsEmpty;
 using testing::selected;
 using ::testing::SizeIs;
 
-std::unique_ptr<Communicator> make(FakeServers& servers, CommMode mode, CommunicatorOptions options,
-                                   CommContexts send, CommContexts receive) {
+std::unique_ptr<Communicator> make_communicator(FakeServers& servers, CommMode mode,
+                                                CommunicatorOptions options, CommContexts send,
+                                                CommContexts receive) {
   auto made = Communicator::create(mode, options, std::make_shared<FakeSender>(servers));
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   const Status set = (*made)->init_with_ctx(std::move(send), std::move(receive));
@@ -45,8 +46,8 @@ CommunicatorOptions merging(int merge, int queue, int wait_times) {
 
 TEST(CommunicatorTest, AsyncSendsEveryGradientOnce) {
   FakeServers servers;
-  auto comm =
-      make(servers, CommMode::kAsync, merging(1, 4, 5), contexts({context("a"), context("b")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(1, 4, 5),
+                                contexts({context("a"), context("b")}), {});
   ASSERT_TRUE(comm->start().ok());
   for (int step = 1; step <= 10; ++step) {
     ASSERT_TRUE(comm->send("a", dense({1.0F * step, 2})).ok());
@@ -67,7 +68,8 @@ TEST(CommunicatorTest, MergesExactlyAsManyAsItMayWhenItWaitsLong) {
     FakeServers servers;
     CommContext w = context("w");
     w.aggregate = aggregate;
-    auto comm = make(servers, CommMode::kAsync, merging(4, 4, 3000), contexts({w}), {});
+    auto comm =
+        make_communicator(servers, CommMode::kAsync, merging(4, 4, 3000), contexts({w}), {});
     ASSERT_TRUE(comm->start().ok());
     for (int step = 1; step <= 8; ++step) ASSERT_TRUE(comm->send("w", dense({1.0F * step})).ok());
     ASSERT_TRUE(servers.wait([&] { return servers.log["w"].size() == 2; }));
@@ -80,7 +82,8 @@ TEST(CommunicatorTest, MergesExactlyAsManyAsItMayWhenItWaitsLong) {
 
 TEST(CommunicatorTest, SendsWhatIsThereWhenNothingMoreComes) {
   FakeServers servers;
-  auto comm = make(servers, CommMode::kAsync, merging(100, 100, 2), contexts({context("w")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(100, 100, 2),
+                                contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("w", dense({3})).ok());
   ASSERT_TRUE(comm->send("w", dense({4})).ok());
@@ -90,7 +93,8 @@ TEST(CommunicatorTest, SendsWhatIsThereWhenNothingMoreComes) {
 
 TEST(CommunicatorTest, StopSendsWhatWaits) {
   FakeServers servers;
-  auto comm = make(servers, CommMode::kAsync, merging(4, 50, 3000), contexts({context("w")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(4, 50, 3000),
+                                contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   for (int step = 0; step < 11; ++step) ASSERT_TRUE(comm->send("w", dense({1})).ok());
   ASSERT_TRUE(comm->stop().ok());
@@ -102,8 +106,8 @@ TEST(CommunicatorTest, MergesEqualRowsAndLeavesOthers) {
   FakeServers servers;
   servers.width = 2;
   servers.vars["t"] = std::vector<float>(20);
-  auto comm =
-      make(servers, CommMode::kAsync, merging(2, 2, 3000), contexts({context("t", true)}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(2, 2, 3000),
+                                contexts({context("t", true)}), {});
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("t", selected({3, 1, 3}, {1, 1, 2, 2, 4, 4}, 10)).ok());
   ASSERT_TRUE(comm->send("t", selected({1, 9}, {8, 8, 16, 16}, 10)).ok());
@@ -115,7 +119,8 @@ TEST(CommunicatorTest, MergesEqualRowsAndLeavesOthers) {
 TEST(CommunicatorTest, TakesVarsOfOneContextTogether) {
   FakeServers servers;
   CommContext both = dense_table_context(1, {"b", "w"});
-  auto comm = make(servers, CommMode::kAsync, merging(2, 4, 3000), contexts({both}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, merging(2, 4, 3000), contexts({both}), {});
   ASSERT_TRUE(comm->start().ok());
   for (int step = 0; step < 2; ++step) ASSERT_TRUE(comm->send("w", dense({1})).ok());
   EXPECT_EQ(comm->counts().sends, 0);
@@ -132,7 +137,8 @@ TEST(CommunicatorTest, TakesVarsOfOneContextTogether) {
 TEST(CommunicatorTest, AFullQueueHoldsTheTrainerBack) {
   FakeServers servers;
   servers.is_blocked = true;
-  auto comm = make(servers, CommMode::kAsync, merging(1, 3, 0), contexts({context("w")}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, merging(1, 3, 0), contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   std::atomic<int> sent = 0;
   std::thread trainer([&] {
@@ -157,7 +163,7 @@ TEST(CommunicatorTest, AQueueThatStaysFullIsAnError) {
   servers.is_blocked = true;
   CommunicatorOptions options = merging(1, 1, 0);
   options.rpc_deadline_ms = 200;
-  auto comm = make(servers, CommMode::kAsync, options, contexts({context("w")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, options, contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   Status status;
   for (int step = 0; step < 5 && status.ok(); ++step) status = comm->send("w", dense({1}));
@@ -168,7 +174,8 @@ TEST(CommunicatorTest, AQueueThatStaysFullIsAnError) {
 TEST(CommunicatorTest, AFailedSendComesBackAtTheNextStepAndInStop) {
   FakeServers servers;
   servers.failure = Status(StatusCode::kDistributed, "lost 127.0.0.1:1");
-  auto comm = make(servers, CommMode::kAsync, merging(1, 4, 0), contexts({context("w")}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, merging(1, 4, 0), contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("w", dense({1})).ok());
   Scope scope;
@@ -188,8 +195,8 @@ TEST(CommunicatorTest, ReceivesByItsOwnThreadAndNeverTouchesTheScopeItself) {
   servers.vars["w"] = {0, 0};
   servers.targets["g"] = "w";
   servers.rate = -0.5F;
-  auto comm = make(servers, CommMode::kAsync, merging(1, 4, 0), contexts({context("g")}),
-                   contexts({context("w")}));
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(1, 4, 0),
+                                contexts({context("g")}), contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({0, 0});
   ASSERT_TRUE(comm->start().ok());
@@ -215,7 +222,8 @@ TEST(CommunicatorTest, WithoutTheThreadReceivesAfterEachSend) {
   own.table_id = 2;
   CommContext grad = context("g");
   grad.table_id = 2;
-  auto comm = make(servers, CommMode::kAsync, options, contexts({grad}), contexts({own, other}));
+  auto comm = make_communicator(servers, CommMode::kAsync, options, contexts({grad}),
+                                contexts({own, other}));
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("g", dense({5})).ok());
   ASSERT_TRUE(comm->stop().ok());
@@ -232,7 +240,7 @@ TEST(CommunicatorTest, WithoutTheThreadReceivesAfterEachSend) {
 TEST(CommunicatorTest, RefusesParametersOfAnotherForm) {
   FakeServers servers;
   servers.vars["w"] = {1, 2, 3};
-  auto comm = make(servers, CommMode::kAsync, {}, {}, contexts({context("w")}));
+  auto comm = make_communicator(servers, CommMode::kAsync, {}, {}, contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({0, 0});
   const Status status = comm->recv(scope);
@@ -245,7 +253,8 @@ TEST(CommunicatorTest, CountersAreAddedUpAsIntegers) {
   CommContext counter = context("@PS_STEP_COUNTER@");
   counter.use_send_handler = false;
   counter.is_tensor_table = true;
-  auto comm = make(servers, CommMode::kAsync, merging(3, 3, 3000), contexts({counter}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, merging(3, 3, 3000), contexts({counter}), {});
   ASSERT_TRUE(comm->start().ok());
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(comm->send("@PS_STEP_COUNTER@", testing::ids({1})).ok());
   ASSERT_TRUE(comm->stop().ok());
@@ -282,8 +291,8 @@ TEST(CommunicatorTest, HalfAsyncMergesWhatAllThreadsBrought) {
   options.cpu_num = 3;
   CommContext grad = context("g");
   grad.aggregate = false;
-  auto comm =
-      make(servers, CommMode::kHalfAsync, options, contexts({grad}), contexts({context("w")}));
+  auto comm = make_communicator(servers, CommMode::kHalfAsync, options, contexts({grad}),
+                                contexts({context("w")}));
   EXPECT_THAT(comm->remarks(), SizeIs(2));
   ASSERT_TRUE(comm->start().ok());
   std::vector<std::thread> threads;
@@ -314,8 +323,8 @@ TEST(CommunicatorTest, HalfAsyncMergesWhatAllThreadsBrought) {
 TEST(CommunicatorTest, SyncPutsBarriersBehindSendsAndReceives) {
   FakeServers servers;
   servers.targets["g"] = "w";
-  auto comm =
-      make(servers, CommMode::kSync, {}, contexts({context("g")}), contexts({context("w")}));
+  auto comm = make_communicator(servers, CommMode::kSync, {}, contexts({context("g")}),
+                                contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({0});
   ASSERT_TRUE(comm->start().ok());
@@ -334,7 +343,8 @@ TEST(CommunicatorTest, ABarrierThatNobodyElseReachesEnds) {
   CommunicatorOptions options;
   options.cpu_num = 2;
   options.rpc_deadline_ms = 50;
-  auto comm = make(servers, CommMode::kHalfAsync, options, contexts({context("g")}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kHalfAsync, options, contexts({context("g")}), {});
   ASSERT_TRUE(comm->start().ok());
   const Status status = comm->barrier();
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
@@ -351,7 +361,7 @@ TEST(CommunicatorTest, TrainerZeroGivesTheServersTheirFirstValues) {
     CommunicatorOptions options;
     options.trainers = 2;
     options.trainer_id = trainer;
-    auto comm = make(servers, CommMode::kAsync, options, {}, contexts({context("w")}));
+    auto comm = make_communicator(servers, CommMode::kAsync, options, {}, contexts({context("w")}));
     ASSERT_TRUE(comm->init_params(trainer == 0 ? first : second).ok());
   }
   EXPECT_THAT(floats(*second.find("w")), ElementsAre(1, 2));
@@ -363,8 +373,9 @@ TEST(CommunicatorTest, PullsOneTableAndPushesOneParameter) {
   servers.vars = {{"v", {1}}, {"w", {2}}};
   CommContext table = context("t@GRAD", true);
   table.table_id = 0;
-  auto comm = make(servers, CommMode::kAsync, {}, contexts({table}),
-                   contexts({dense_table_context(1, {"v"}), dense_table_context(2, {"w"})}));
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, {}, contexts({table}),
+                        contexts({dense_table_context(1, {"v"}), dense_table_context(2, {"w"})}));
   Scope scope;
   ASSERT_TRUE(comm->pull_dense(scope, 2).ok());
   EXPECT_EQ(scope.find("v"), nullptr);
@@ -381,7 +392,7 @@ TEST(CommunicatorTest, PullsOneTableAndPushesOneParameter) {
 
 TEST(CommunicatorTest, RefusesWhatNoContextSends) {
   FakeServers servers;
-  auto comm = make(servers, CommMode::kAsync, {}, contexts({context("w")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, {}, contexts({context("w")}), {});
   EXPECT_EQ(comm->send("w", dense({1})).code(), StatusCode::kInvalidArgument) << "not started";
   ASSERT_TRUE(comm->start().ok());
   EXPECT_EQ(comm->send("v", dense({1})).code(), StatusCode::kNotFound);
@@ -400,7 +411,8 @@ TEST(CommunicatorTest, RefusesWhatNoContextSends) {
 
 TEST(CommunicatorTest, GradientsOfOtherDimsAreAnErrorOfTheStep) {
   FakeServers servers;
-  auto comm = make(servers, CommMode::kAsync, merging(2, 4, 3000), contexts({context("w")}), {});
+  auto comm = make_communicator(servers, CommMode::kAsync, merging(2, 4, 3000),
+                                contexts({context("w")}), {});
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("w", dense({1, 2})).ok());
   ASSERT_TRUE(comm->send("w", dense({1, 2, 3})).ok());
@@ -414,13 +426,14 @@ TEST(CommunicatorTest, FakeRpcSendsNothingAndMergeSparseGradOffSendsAtOnce) {
   servers.vars["t"] = {0, 0};
   CommunicatorOptions options = merging(100, 100, 3000);
   options.merge_sparse_grad = false;
-  auto comm = make(servers, CommMode::kAsync, options, contexts({context("t", true)}), {});
+  auto comm =
+      make_communicator(servers, CommMode::kAsync, options, contexts({context("t", true)}), {});
   ASSERT_TRUE(comm->start().ok());
   ASSERT_TRUE(comm->send("t", selected({1, 1}, {2, 3}, 2)).ok());
   EXPECT_THAT(servers.vars["t"], ElementsAre(0, 5)) << "no queue, no wait";
   ASSERT_TRUE(comm->stop().ok());
   options.fake_rpc = true;
-  auto idle = make(servers, CommMode::kAsync, options, contexts({context("w")}), {});
+  auto idle = make_communicator(servers, CommMode::kAsync, options, contexts({context("w")}), {});
   ASSERT_TRUE(idle->start().ok());
   ASSERT_TRUE(idle->send("w", dense({1})).ok());
   ASSERT_TRUE(idle->stop().ok());

@@ -22,13 +22,13 @@ using ::testing::HasSubstr;
 using Rule = DenseTableOptions::Rule;
 using Floats = std::vector<float>;
 
-std::unique_ptr<DenseTable> make(DenseTableOptions options) {
+std::unique_ptr<DenseTable> make_dense_table(DenseTableOptions options) {
   auto table = DenseTable::create(std::move(options));
   EXPECT_TRUE(table.ok()) << table.status().to_string();
   return std::move(*table);
 }
 
-Floats pull(const DenseTable& table) {
+Floats pull_dense_table(const DenseTable& table) {
   Floats out(static_cast<size_t>(table.size()));
   EXPECT_TRUE(table.pull(std::span<float>(out)).ok());
   return out;
@@ -43,7 +43,7 @@ TEST(DenseTableTest, RulesFollowTheirFormulas) {
     options.learning_rate = 0.1F;
     options.beta1 = 0.8F;
     options.initializer = *parse_initializer("fill_constant&1");
-    auto table = make(options);
+    auto table = make_dense_table(options);
     double p = 1, a = 0, b = 0, c = 0, b1p = 1, b2p = 1;
     for (int step = 1; step <= 5; ++step) {
       const Floats grads(kCount, 0.5F * static_cast<float>(step));
@@ -74,7 +74,7 @@ TEST(DenseTableTest, RulesFollowTheirFormulas) {
           break;
       }
     }
-    const Floats after = pull(*table);
+    const Floats after = pull_dense_table(*table);
     for (const float value : after)
       ASSERT_NEAR(value, p, 1e-5 * std::max(1.0, std::abs(p))) << static_cast<int>(rule);
   }
@@ -85,33 +85,33 @@ TEST(DenseTableTest, SyncAppliesTheMeanWhenPoured) {
   options.elements = 2;
   options.learning_rate = 1;
   options.sync = true;
-  auto table = make(options);
+  auto table = make_dense_table(options);
   ASSERT_TRUE(table->push(Floats{1, 2}).ok());
   ASSERT_TRUE(table->push(Floats{3, 6}).ok());
-  EXPECT_THAT(pull(*table), ElementsAre(0, 0));
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(0, 0));
   ASSERT_TRUE(table->pour().ok());
-  EXPECT_THAT(pull(*table), ElementsAre(-2, -4));
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2, -4));
   ASSERT_TRUE(table->pour().ok());
-  EXPECT_THAT(pull(*table), ElementsAre(-2, -4)) << "nothing was pushed since";
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2, -4)) << "nothing was pushed since";
 }
 
 TEST(DenseTableTest, ThreadsDoNotLosePushes) {
   DenseTableOptions options;
   options.elements = 50'000;
   options.rule = Rule::kSum;
-  auto table = make(options);
+  auto table = make_dense_table(options);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       const Floats ones(50'000, 1);
       for (int i = 0; i < 20; ++i) {
         EXPECT_TRUE(table->push(ones).ok());
-        pull(*table);
+        pull_dense_table(*table);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_THAT(pull(*table), Each(80));
+  EXPECT_THAT(pull_dense_table(*table), Each(80));
 }
 
 TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
@@ -120,20 +120,20 @@ TEST(DenseTableTest, RefusesOtherRulesAndSizes) {
   DenseTableOptions options;
   options.elements = 3;
   options.table_id = 4;
-  auto table = make(options);
+  auto table = make_dense_table(options);
   EXPECT_EQ(table->push(Floats{1}).message(), "table 4 has 3 elements, found 1");
   EXPECT_EQ(table->set(Floats{1}).code(), StatusCode::kInvalidArgument);
   options.elements = -1;
   EXPECT_FALSE(DenseTable::create(options).ok());
   options.elements = 0;  // the last of several servers may have nothing
-  EXPECT_TRUE(make(options)->push(Floats{}).ok());
+  EXPECT_TRUE(make_dense_table(options)->push(Floats{}).ok());
 }
 
 TEST(DenseTableTest, ShowsItsColumns) {
   DenseTableOptions options;
   options.elements = 2;
   options.rule = Rule::kAdam;
-  auto table = make(options);
+  auto table = make_dense_table(options);
   ASSERT_TRUE(table->push(Floats{1, 1}).ok());
   std::vector<std::string> names;
   ASSERT_TRUE(table
@@ -225,16 +225,16 @@ TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
   DenseTableOptions options;
   options.elements = 1;
   options.learning_rate = 1;
-  auto table = make(options);
+  auto table = make_dense_table(options);
   table->share_rate(steps.rate());
   ASSERT_TRUE(table->push(Floats{1}).ok());
-  EXPECT_THAT(pull(*table), ElementsAre(-1));
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-1));
   const Status counted = steps.count(0, 2);
   ASSERT_TRUE(counted.ok()) << counted.to_string();
   ASSERT_TRUE(steps.count(1, 3).ok());
   EXPECT_EQ(steps.steps(), 5);
   ASSERT_TRUE(table->push(Floats{1}).ok());  // step 4: rate 3
-  EXPECT_THAT(pull(*table), ElementsAre(-4));
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-4));
   EXPECT_EQ(steps.count(2, 1).code(), StatusCode::kInvalidArgument);
   const Value one = testing::ids({1});
   const Value* const arg = &one;

@@ -12,7 +12,7 @@ namespace millrace::ps {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class FakeDirectory final : public Directory {
  public:
@@ -51,7 +51,7 @@ class Says final : public Handler {
   std::string text_;
 };
 
-class DiscoveringTransportTest : public testing::Test {
+class DiscoveringTransportTest : public ::testing::Test {
  protected:
   std::shared_ptr<Transport> transport(const ServingPlace& place,
                                        milliseconds patience = milliseconds(10000)) {

@@ -57,7 +57,7 @@ block 1 parent=0 {{
                      server, rows);
 }
 
-VarFacts facts(const std::string& name, std::vector<int64_t> shape) {
+VarFacts facts_distributed_save(const std::string& name, std::vector<int64_t> shape) {
   VarFacts var;
   var.name = name;
   var.shape = std::move(shape);
@@ -73,8 +73,9 @@ transpiler::SlicesFile slices_of_job() {
   slices.properties.distributed_lookup_table = "table";
   for (const int64_t server : {0, 1}) {
     DistributedVar var;
-    var.origin = facts("w", {3, 2});
-    var.slice = facts("w.block" + std::to_string(server), {server == 1 ? 2 : 1, 2});
+    var.origin = facts_distributed_save("w", {3, 2});
+    var.slice =
+        facts_distributed_save("w.block" + std::to_string(server), {server == 1 ? 2 : 1, 2});
     var.is_slice = true;
     var.block_id = 1 - server;
     var.offset = server == 1 ? 0 : 4;
@@ -85,7 +86,7 @@ transpiler::SlicesFile slices_of_job() {
     var.vtype = "Optimizer";
     slices.overview.add_distributed_var(var);
     DistributedVar beta;
-    beta.origin = beta.slice = facts("beta", {1});
+    beta.origin = beta.slice = facts_distributed_save("beta", {1});
     beta.vtype = "Optimizer";
     beta.endpoint = var.endpoint;
     slices.overview.add_distributed_var(beta);

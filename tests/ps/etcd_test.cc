@@ -22,9 +22,9 @@ namespace millrace::ps {
 namespace {
 
 using std::chrono::seconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-Deadline in(std::chrono::milliseconds time) {
+Deadline in_etcd(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
@@ -33,12 +33,12 @@ int free_port() {
   return socket.ok() ? socket->port() : 0;
 }
 
-class EtcdTest : public testing::Test {
+class EtcdTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists("/usr/bin/etcd")) GTEST_SKIP() << "there is no /usr/bin/etcd";
     // in memory where that is possible: it waits for its disk before every answer
-    const std::string root = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : testing::TempDir();
+    const std::string root = ::access("/dev/shm", W_OK) == 0 ? "/dev/shm/" : ::testing::TempDir();
     folder_ = root + fmt::format("millrace_etcd_{}", ::getpid());
     port_ = free_port();
     start();
@@ -102,50 +102,50 @@ class EtcdTest : public testing::Test {
 
 TEST_F(EtcdTest, FindsWhatWasAnnouncedUntilItsOwnerEnds) {
   auto server = directory();
-  const Status announced = server->announce("a:1", "127.0.0.1:77", in(seconds(20)));
+  const Status announced = server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20)));
   ASSERT_TRUE(announced.ok()) << announced.to_string();
-  ASSERT_TRUE(server->announce("b:1", "127.0.0.1:78", in(seconds(5))).ok());
+  ASSERT_TRUE(server->announce("b:1", "127.0.0.1:78", in_etcd(seconds(5))).ok());
   auto trainer = directory();
-  const auto found = trainer->find("a:1", in(seconds(5)));
+  const auto found = trainer->find("a:1", in_etcd(seconds(5)));
   ASSERT_TRUE(found.ok()) << found.status().to_string();
   EXPECT_EQ(**found, "127.0.0.1:77");
-  EXPECT_FALSE(trainer->find("c:1", in(seconds(5)))->has_value());
-  EXPECT_FALSE(directory("views")->find("a:1", in(seconds(5)))->has_value());
-  const auto all = trainer->list(in(seconds(5)));
+  EXPECT_FALSE(trainer->find("c:1", in_etcd(seconds(5)))->has_value());
+  EXPECT_FALSE(directory("views")->find("a:1", in_etcd(seconds(5)))->has_value());
+  const auto all = trainer->list(in_etcd(seconds(5)));
   ASSERT_EQ(all->size(), 2);
   EXPECT_EQ(all->at(1).name, "b:1");
   EXPECT_EQ(all->at(1).address, "127.0.0.1:78");
   // longer than a lease, which is kept alive
   std::this_thread::sleep_for(seconds(5));
-  EXPECT_TRUE(trainer->find("a:1", in(seconds(5)))->has_value());
+  EXPECT_TRUE(trainer->find("a:1", in_etcd(seconds(5)))->has_value());
   server.reset();
-  EXPECT_FALSE(trainer->find("a:1", in(seconds(5)))->has_value());
+  EXPECT_FALSE(trainer->find("a:1", in_etcd(seconds(5)))->has_value());
 }
 
 TEST_F(EtcdTest, ANameHasOneOwner) {
   auto first = directory();
-  ASSERT_TRUE(first->announce("a:1", "127.0.0.1:77", in(seconds(20))).ok());
+  ASSERT_TRUE(first->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20))).ok());
   auto second = directory();
-  const Status refused = second->announce("a:1", "127.0.0.1:78", in(seconds(1)));
+  const Status refused = second->announce("a:1", "127.0.0.1:78", in_etcd(seconds(1)));
   EXPECT_EQ(refused.code(), StatusCode::kDistributed);
   EXPECT_THAT(refused.to_string(), HasSubstr("'a:1' is served at 127.0.0.1:77 already"));
   std::thread ends([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     first.reset();
   });
-  EXPECT_TRUE(second->announce("a:1", "127.0.0.1:78", in(seconds(10))).ok());
+  EXPECT_TRUE(second->announce("a:1", "127.0.0.1:78", in_etcd(seconds(10))).ok());
   ends.join();
-  EXPECT_EQ(**second->find("a:1", in(seconds(5))), "127.0.0.1:78");
+  EXPECT_EQ(**second->find("a:1", in_etcd(seconds(5))), "127.0.0.1:78");
 }
 
 TEST_F(EtcdTest, EntersAgainWhatAnEmptyEtcdHasLost) {
   auto server = directory();
-  ASSERT_TRUE(server->announce("a:1", "127.0.0.1:77", in(seconds(20))).ok());
+  ASSERT_TRUE(server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20))).ok());
   stop(SIGKILL);
   std::filesystem::remove_all(folder_);
   start();
   auto trainer = directory();
-  const Deadline limit = in(seconds(30));
+  const Deadline limit = in_etcd(seconds(30));
   bool found = false;
   while (!found && std::chrono::steady_clock::now() < limit) {
     const auto answer = trainer->find("a:1", limit);
@@ -157,10 +157,10 @@ TEST_F(EtcdTest, EntersAgainWhatAnEmptyEtcdHasLost) {
 
 TEST_F(EtcdTest, PassesOverMembersThatDoNotAnswer) {
   auto server = directory("clicks", {fmt::format("127.0.0.1:{}", free_port())});
-  const Status announced = server->announce("a:1", "127.0.0.1:77", in(seconds(20)));
+  const Status announced = server->announce("a:1", "127.0.0.1:77", in_etcd(seconds(20)));
   EXPECT_TRUE(announced.ok()) << announced.to_string();
   stop(SIGKILL);
-  const auto lost = server->find("a:1", in(seconds(1)));
+  const auto lost = server->find("a:1", in_etcd(seconds(1)));
   EXPECT_EQ(lost.status().code(), StatusCode::kDistributed);
   EXPECT_THAT(lost.status().to_string(), HasSubstr(endpoint()));
 }

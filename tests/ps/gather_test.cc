@@ -12,7 +12,7 @@ using transpiler::DistributedVar;
 using transpiler::OriginSlices;
 using transpiler::VarFacts;
 
-VarFacts facts(const std::string& name, std::vector<int64_t> shape) {
+VarFacts facts_gather(const std::string& name, std::vector<int64_t> shape) {
   VarFacts result;
   result.name = name;
   result.shape = std::move(shape);
@@ -21,8 +21,8 @@ VarFacts facts(const std::string& name, std::vector<int64_t> shape) {
 
 DistributedVar slice(const std::string& origin, int64_t offset, const std::string& endpoint) {
   DistributedVar var;
-  var.origin = facts(origin, {4});
-  var.slice = facts(origin + ".block", {2});
+  var.origin = facts_gather(origin, {4});
+  var.slice = facts_gather(origin + ".block", {2});
   var.is_slice = true;
   var.offset = offset;
   var.endpoint = endpoint;
@@ -35,15 +35,15 @@ TEST(OffsetBesideParam, FollowsTheParameterOfItsName) {
   std::vector<OriginSlices> origins(2);
   origins[0] = {a[0].origin, "Param", {&a[0], &a[1]}};
   origins[1] = {b[0].origin, "Param", {&b[0], &b[1]}};
-  const VarFacts mean_a = facts("fc_mean_grad_0", {4});
-  const VarFacts mean_b = facts("fc_b_mean_grad_0", {4});
+  const VarFacts mean_a = facts_gather("fc_mean_grad_0", {4});
+  const VarFacts mean_b = facts_gather("fc_b_mean_grad_0", {4});
   EXPECT_EQ(offset_beside_param(origins, mean_a, "one", 2), 0);
   EXPECT_EQ(offset_beside_param(origins, mean_a, "two", 2), 2);
   EXPECT_EQ(offset_beside_param(origins, mean_b, "one", 2), 2);
   EXPECT_EQ(offset_beside_param(origins, mean_b, "two", 2), 0);
   EXPECT_LT(offset_beside_param(origins, mean_b, "three", 2), 0);
   EXPECT_LT(offset_beside_param(origins, mean_b, "one", 3), 0);
-  EXPECT_LT(offset_beside_param(origins, facts("other_mean_grad_0", {4}), "one", 2), 0);
+  EXPECT_LT(offset_beside_param(origins, facts_gather("other_mean_grad_0", {4}), "one", 2), 0);
 }
 
 }  // namespace

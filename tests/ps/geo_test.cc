@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 using testing::ids;
 using ::testing::IsEmpty;
 
-std::unique_ptr<Communicator> make(FakeServers& servers, int trainer, int trainers, int push_count,
-                                   const CommContexts& params) {
+std::unique_ptr<Communicator> make_geo(FakeServers& servers, int trainer, int trainers,
+                                       int push_count, const CommContexts& params) {
   CommunicatorOptions options;
   options.trainers = trainers;
   options.trainer_id = trainer;
@@ -49,7 +49,7 @@ void move(Scope& scope, const std::string& var, const std::vector<float>& by) {
 TEST(GeoTest, AMoveGoesOutByHalvesAmongTwo) {
   FakeServers servers;
   servers.vars["w"] = {1};
-  auto comm = make(servers, 0, 2, 1, contexts({context("w")}));
+  auto comm = make_geo(servers, 0, 2, 1, contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({1});
   ASSERT_TRUE(comm->start(&scope).ok());
@@ -64,7 +64,7 @@ TEST(GeoTest, AMoveGoesOutByHalvesAmongTwo) {
 TEST(GeoTest, PushesAfterEveryKthStepOnly) {
   FakeServers servers;
   servers.vars["w"] = {0};
-  auto comm = make(servers, 0, 1, 3, contexts({context("w")}));
+  auto comm = make_geo(servers, 0, 1, 3, contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({0});
   ASSERT_TRUE(comm->start(&scope).ok());
@@ -87,7 +87,7 @@ TEST(GeoTest, ServersHoldTheSumOfAllDeltasInAnyOrder) {
     for (int t = 0; t < kTrainers; ++t) {
       threads.emplace_back([&, t] {
         std::mt19937 random(seed * 10 + static_cast<unsigned>(t));
-        auto comm = make(servers, t, kTrainers, 2, contexts({context("w")}));
+        auto comm = make_geo(servers, t, kTrainers, 2, contexts({context("w")}));
         Scope scope;
         scope.local("w") = dense({0});
         ASSERT_TRUE(comm->start(&scope).ok());
@@ -115,7 +115,7 @@ TEST(GeoTest, ALateAnswerDoesNotTakeBackWhatWasPushedSince) {
   FakeServers servers;
   servers.vars["w"] = {0};
   servers.is_blocked = true;
-  auto comm = make(servers, 0, 1, 1, contexts({context("w")}));
+  auto comm = make_geo(servers, 0, 1, 1, contexts({context("w")}));
   Scope scope;
   scope.local("w") = dense({0});
   ASSERT_TRUE(comm->start(&scope).ok());
@@ -147,7 +147,7 @@ TEST(GeoTest, SendsOnlyRowsThatWereLookedUp) {
   table.split_varnames = {"t.block0", "t.block1"};
   table.split_endpoints = {"127.0.0.1:1", "127.0.0.1:2"};
   table.sections = {3, 3};
-  auto comm = make(servers, 0, 2, 2, contexts({table}));
+  auto comm = make_geo(servers, 0, 2, 2, contexts({table}));
   Scope scope;
   scope.local("t") = dense(std::vector<float>(12), {6, 2});
   ASSERT_TRUE(comm->start(&scope).ok());
@@ -176,7 +176,7 @@ TEST(GeoTest, TakesOverRowsThatOthersChanged) {
   servers.vars["t"] = {0, 0, 0, 0};
   servers.changed_rows["t"][0] = {2};
   servers.vars["t"][2] = 5;
-  auto comm = make(servers, 0, 2, 1, contexts({context("t", true)}));
+  auto comm = make_geo(servers, 0, 2, 1, contexts({context("t", true)}));
   Scope scope;
   scope.local("t") = dense({0, 0, 0, 0}, {4, 1});
   ASSERT_TRUE(comm->start(&scope).ok());
@@ -195,7 +195,7 @@ TEST(GeoTest, TakesOverRowsThatOthersChanged) {
 TEST(GeoTest, WrongIdsAndParametersAreErrors) {
   FakeServers servers;
   servers.vars["t"] = {0, 0};
-  auto comm = make(servers, 0, 1, 1, contexts({context("t", true), context("w")}));
+  auto comm = make_geo(servers, 0, 1, 1, contexts({context("t", true), context("w")}));
   Scope scope;
   EXPECT_EQ(comm->start().code(), StatusCode::kInvalidArgument) << "no scope";
   EXPECT_EQ(comm->start(&scope).message(), "'t' has no value");

@@ -24,9 +24,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using test::RawSocket;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-Deadline in(milliseconds time) {
+Deadline in_server_safety(milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
@@ -38,16 +38,16 @@ class Yes final : public Handler {
   }
 };
 
-std::unique_ptr<Transport> transport(const GrpcOptions& options) {
+std::unique_ptr<Transport> transport_server_safety(const GrpcOptions& options) {
   StatusOr<std::unique_ptr<Transport>> made = make_grpc_transport(options);
   EXPECT_TRUE(made.ok()) << made.status().to_string();
   return std::move(made).value();
 }
 
 using Maker = StatusOr<std::unique_ptr<Transport>> (*)(const GrpcOptions&);
-class ServerTest : public testing::TestWithParam<Maker> {
+class ServerTest : public ::testing::TestWithParam<Maker> {
  protected:
-  static std::unique_ptr<Transport> transport(const GrpcOptions& options) {
+  static std::unique_ptr<Transport> transport_server_safety(const GrpcOptions& options) {
     StatusOr<std::unique_ptr<Transport>> made = GetParam()(options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     return std::move(made).value();
@@ -61,11 +61,11 @@ Status call(Transport& through, const std::string& endpoint, Method method,
   Reply reply;
   const auto channel = through.connect(endpoint);
   if (!channel.ok()) return channel.status();
-  return channel.value()->call(request, in(time), reply);
+  return channel.value()->call(request, in_server_safety(time), reply);
 }
 
 // Certificates of a job, made by openssl in a folder of their own.
-class MutualTls : public testing::Test {
+class MutualTls : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::filesystem::temp_directory_path() / ("millrace_tls_" + std::to_string(getpid()));
@@ -115,10 +115,10 @@ bool MutualTls::have_ = false;
 
 TEST_F(MutualTls, RolesComeFromCertificates) {
   Yes handler;
-  const auto server = transport(as("pserver"));
+  const auto server = transport_server_safety(as("pserver"));
   const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
-  const auto trainer = transport(as("trainer"));
-  const auto chief = transport(as("operator"));
+  const auto trainer = transport_server_safety(as("trainer"));
+  const auto chief = transport_server_safety(as("operator"));
   EXPECT_TRUE(call(*trainer, listener->endpoint(), Method::kSend).ok());
   EXPECT_TRUE(call(*trainer, listener->endpoint(), Method::kComplete).ok());
   EXPECT_TRUE(call(*chief, listener->endpoint(), Method::kStop).ok());
@@ -130,31 +130,31 @@ TEST_F(MutualTls, RolesComeFromCertificates) {
     EXPECT_THAT(status.message(), HasSubstr("certificate does not allow"));
     EXPECT_THAT(status.hint(), HasSubstr("millrace://role/operator"));
   }
-  const auto nobody = transport(as("nobody"));
+  const auto nobody = transport_server_safety(as("nobody"));
   EXPECT_EQ(call(*nobody, listener->endpoint(), Method::kWatch).code(),
             StatusCode::kInvalidArgument);
 }
 
 TEST_F(MutualTls, StrangersGetNoReply) {
   Yes handler;
-  const auto server = transport(as("pserver"));
+  const auto server = transport_server_safety(as("pserver"));
   const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
-  const auto plain = transport(GrpcOptions());
-  const auto other = transport(as("stranger", "other"));
-  const auto signed_elsewhere = transport(as("stranger", "job"));
+  const auto plain = transport_server_safety(GrpcOptions());
+  const auto other = transport_server_safety(as("stranger", "other"));
+  const auto signed_elsewhere = transport_server_safety(as("stranger", "job"));
   for (Transport* const through : {plain.get(), other.get(), signed_elsewhere.get()}) {
     const Status status = call(*through, listener->endpoint(), Method::kWatch, milliseconds(700));
     EXPECT_EQ(status.code(), StatusCode::kDistributed) << status.to_string();
   }
-  const auto trainer = transport(as("trainer"));
+  const auto trainer = transport_server_safety(as("trainer"));
   EXPECT_TRUE(call(*trainer, listener->endpoint(), Method::kSend).ok());
 }
 
 TEST_F(MutualTls, ServersNeedTheirRole) {
   Yes handler;
-  const auto server = transport(as("nobody"));
+  const auto server = transport_server_safety(as("nobody"));
   const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
-  const auto trainer = transport(as("trainer"));
+  const auto trainer = transport_server_safety(as("trainer"));
   const Status status = call(*trainer, listener->endpoint(), Method::kSend);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.message(), HasSubstr("not that of a pserver"));
@@ -162,14 +162,14 @@ TEST_F(MutualTls, ServersNeedTheirRole) {
 
 TEST_F(MutualTls, TheNameOfTheServerCounts) {
   Yes handler;
-  const auto server = transport(as("trainer"));  // for t0, not for 127.0.0.1
+  const auto server = transport_server_safety(as("trainer"));  // for t0, not for 127.0.0.1
   const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
   GrpcOptions options = as("operator");
-  const auto strict = transport(options);
+  const auto strict = transport_server_safety(options);
   EXPECT_EQ(call(*strict, listener->endpoint(), Method::kSend, milliseconds(700)).code(),
             StatusCode::kDistributed);
   options.tls->server_name = "t0";
-  const auto named = transport(options);
+  const auto named = transport_server_safety(options);
   EXPECT_THAT(call(*named, listener->endpoint(), Method::kSend).message(),
               HasSubstr("not that of a pserver"));
 }
@@ -186,7 +186,7 @@ TEST_F(MutualTls, FilesAreChecked) {
 
 TEST_P(ServerTest, OnlyLoopbackWithoutTls) {
   Yes handler;
-  const auto plain = transport(GrpcOptions());
+  const auto plain = transport_server_safety(GrpcOptions());
   for (const char* endpoint : {"0.0.0.0:0", "[::]:0"}) {
     const Status status = plain->listen(endpoint, handler).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << endpoint;
@@ -194,14 +194,14 @@ TEST_P(ServerTest, OnlyLoopbackWithoutTls) {
   }
   GrpcOptions options;
   options.insecure_listen = true;
-  const auto open = transport(options);
+  const auto open = transport_server_safety(options);
   const auto listener = open->listen("0.0.0.0:0", handler);
   EXPECT_TRUE(listener.ok()) << listener.status().to_string();
 }
 
 TEST_P(ServerTest, BadEndpoints) {
   Yes handler;
-  const auto plain = transport(GrpcOptions());
+  const auto plain = transport_server_safety(GrpcOptions());
   for (const char* endpoint : {"", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:65536", "::1:80",
                                "127.0.0.1:-1", "a b:1", "127.0.0.1:80x", "unix:/tmp/x"}) {
     EXPECT_EQ(plain->connect(endpoint).status().code(), StatusCode::kInvalidArgument) << endpoint;
@@ -215,7 +215,7 @@ TEST_P(ServerTest, BadEndpoints) {
 
 TEST_P(ServerTest, AUsedPortIsNamed) {
   Yes handler;
-  const auto plain = transport(GrpcOptions());
+  const auto plain = transport_server_safety(GrpcOptions());
   const auto listener = std::move(plain->listen("127.0.0.1:0", handler)).value();
   const Status status = plain->listen(listener->endpoint(), handler).status();
   const int port = parse_endpoint(listener->endpoint())->port;
@@ -227,7 +227,7 @@ TEST_P(ServerTest, OtherProtocolsLeaveTheServerServing) {
   GrpcOptions options;
   options.handshake_timeout = milliseconds(500);
   options.stall_timeout = milliseconds(500);
-  const auto through = transport(options);
+  const auto through = transport_server_safety(options);
   const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
   const std::string endpoint = listener->endpoint();
   std::mt19937 random(1);
@@ -265,30 +265,31 @@ TEST_P(ServerTest, MessagesAreBoundedOnBothSides) {
   } handler;
   GrpcOptions small;
   small.max_message_bytes = 1 << 20;
-  const auto server = transport(small);
+  const auto server = transport_server_safety(small);
   const auto listener = std::move(server->listen("127.0.0.1:0", handler)).value();
-  const auto client = transport(GrpcOptions());
+  const auto client = transport_server_safety(GrpcOptions());
   const auto channel = std::move(client->connect(listener->endpoint())).value();
   const Value value = test::tensor_value(test::make_tensor(DType::kInt8, {40 << 20}));
   Request request;
   request.items.push_back({"x", &value, nullptr});
   Reply reply;
-  const Status refused = channel->call(request, in(seconds(20)), reply);
+  const Status refused = channel->call(request, in_server_safety(seconds(20)), reply);
   EXPECT_EQ(refused.code(), StatusCode::kResource) << refused.to_string();
   EXPECT_THAT(refused.message(), HasSubstr("announces more than 1048576 bytes"));
   request.items.clear();
   request.number = 10;
-  EXPECT_TRUE(channel->call(request, in(seconds(20)), reply).ok());
+  EXPECT_TRUE(channel->call(request, in_server_safety(seconds(20)), reply).ok());
 
   const auto own = std::move(server->connect(listener->endpoint())).value();
   request.items.push_back({"x", &value, nullptr});
-  EXPECT_THAT(own->call(request, in(seconds(20)), reply).message(), HasSubstr("would send"));
+  EXPECT_THAT(own->call(request, in_server_safety(seconds(20)), reply).message(),
+              HasSubstr("would send"));
   request.items.clear();
   request.number = 2 << 20;
-  const Status too_much = own->call(request, in(seconds(20)), reply);
+  const Status too_much = own->call(request, in_server_safety(seconds(20)), reply);
   EXPECT_EQ(too_much.code(), StatusCode::kResource) << too_much.to_string();
   request.number = 10;
-  EXPECT_TRUE(own->call(request, in(seconds(20)), reply).ok());
+  EXPECT_TRUE(own->call(request, in_server_safety(seconds(20)), reply).ok());
 }
 
 TEST_P(ServerTest, CallsUnderWayAreBoundedTogether) {
@@ -306,7 +307,7 @@ TEST_P(ServerTest, CallsUnderWayAreBoundedTogether) {
   } handler;
   GrpcOptions options;
   options.max_bytes_under_way = 1000;
-  const auto through = transport(options);
+  const auto through = transport_server_safety(options);
   const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
   const auto channel = std::move(through->connect(listener->endpoint())).value();
   const Value value = test::tensor_value(test::make_tensor(DType::kInt8, {600}));
@@ -315,7 +316,7 @@ TEST_P(ServerTest, CallsUnderWayAreBoundedTogether) {
     request.number = number;
     request.items.push_back({"x", &value, nullptr});
     Reply reply;
-    return channel->call(request, in(seconds(20)), reply);
+    return channel->call(request, in_server_safety(seconds(20)), reply);
   };
   std::thread first([&] { EXPECT_TRUE(send(1).ok()); });
   while (!handler.inside) std::this_thread::yield();
@@ -333,7 +334,7 @@ TEST_P(ServerTest, CallsAreCounted) {
   options.metrics = &metrics;
   {
     Yes handler;
-    const auto through = transport(options);
+    const auto through = transport_server_safety(options);
     const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
     for (int i = 0; i < 3; ++i)
       EXPECT_TRUE(call(*through, listener->endpoint(), Method::kSend).ok());
@@ -356,10 +357,10 @@ TEST(Tcp, ConnectionsAreBounded) {
   const auto listener = std::move(through->listen("127.0.0.1:0", handler)).value();
   const auto first = std::move(through->connect(listener->endpoint())).value();
   Reply reply;
-  ASSERT_TRUE(first->call(Request(), in(seconds(10)), reply).ok());
+  ASSERT_TRUE(first->call(Request(), in_server_safety(seconds(10)), reply).ok());
   const Status status = call(*through, listener->endpoint(), Method::kWatch);
   EXPECT_EQ(status.code(), StatusCode::kResource) << status.to_string();
-  EXPECT_TRUE(first->call(Request(), in(seconds(10)), reply).ok());
+  EXPECT_TRUE(first->call(Request(), in_server_safety(seconds(10)), reply).ok());
 }
 
 StatusOr<std::unique_ptr<Transport>> make_plain_tcp(const GrpcOptions& options) {
@@ -371,7 +372,7 @@ StatusOr<std::unique_ptr<Transport>> make_auto(const GrpcOptions& options) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Transports, ServerTest, testing::Values(&make_grpc_transport, &make_plain_tcp, &make_auto),
+    Transports, ServerTest, ::testing::Values(&make_grpc_transport, &make_plain_tcp, &make_auto),
     [](const auto& maker) {
       return std::string(maker.index == 0 ? "grpc" : maker.index == 1 ? "tcp" : "auto");
     });

@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
-const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+const std::map<std::string, Floats> kSnapshotsStart = {{"w", {8, 16}}, {"rate", {0.5}}};
 
 class ServerSnapshots : public ::testing::Test {
  protected:
@@ -37,14 +37,15 @@ class ServerSnapshots : public ::testing::Test {
   // A job of so many steps; each changes w by -1 and -2, and leaves a snapshot.
   Status train(int steps, Floats& seen) {
     const auto way = std::make_shared<InprocTransport>();
-    TestServer server(way, sync_server(1), kStart, options_);
+    TestServer server(way, sync_server(1), kSnapshotsStart, options_);
     TestTrainer trainer(way, 0);
     for (int k = 0; k < steps; ++k) MILLRACE_RETURN_IF_ERROR(trainer.step("w@GRAD", {2, 4}, seen));
     return server.end(true);
   }
   // What a server that is started on the folder says; it is stopped if it serves.
   Status start() {
-    TestServer server(std::make_shared<InprocTransport>(), sync_server(1), kStart, options_);
+    TestServer server(std::make_shared<InprocTransport>(), sync_server(1), kSnapshotsStart,
+                      options_);
     return server.end(true);
   }
   [[nodiscard]] std::vector<std::string> folders() const {

@@ -22,10 +22,11 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Keys = std::vector<int64_t>;
+using Kind = SparseRuleOptions::Kind;
 using Floats = std::vector<float>;
 
-SparseTableOptions embedding(int dim,
-                             SparseRuleOptions::Kind rule = SparseRuleOptions::Kind::kNaive) {
+SparseTableOptions embedding_sparse_table(
+    int dim, SparseRuleOptions::Kind rule = SparseRuleOptions::Kind::kNaive) {
   SparseTableOptions options;
   options.accessor.embedx_dim = dim;
   options.accessor.embedx_rule.kind = rule;
@@ -33,13 +34,13 @@ SparseTableOptions embedding(int dim,
   return options;
 }
 
-std::unique_ptr<SparseTable> make(const SparseTableOptions& options) {
+std::unique_ptr<SparseTable> make_sparse_table(const SparseTableOptions& options) {
   auto table = SparseTable::create(options);
   EXPECT_TRUE(table.ok()) << table.status().to_string();
   return std::move(*table);
 }
 
-Floats pull(SparseTable& table, const Keys& keys, bool training = true) {
+Floats pull_sparse_table(SparseTable& table, const Keys& keys, bool training = true) {
   Floats out(keys.size() * static_cast<size_t>(table.accessor().pull_floats()));
   const Status status = table.pull(keys, out.data(), {}, training);
   EXPECT_TRUE(status.ok()) << status.to_string();
@@ -48,9 +49,9 @@ Floats pull(SparseTable& table, const Keys& keys, bool training = true) {
 
 TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
   std::mt19937_64 random(5);
-  SparseTableOptions options = embedding(3);
+  SparseTableOptions options = embedding_sparse_table(3);
   options.accessor.embedx_rule.learning_rate = 0.0625F;  // so that products are exact
-  auto table = make(options);
+  auto table = make_sparse_table(options);
   std::map<int64_t, std::array<float, 3>> model;
   for (int round = 0; round < 200; ++round) {
     Keys keys(1 + random() % 300);
@@ -62,7 +63,7 @@ TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
     for (float& g : grads) g = static_cast<float>(random() % 8);
     for (const int64_t key : keys) {
       if (model.contains(key)) continue;
-      const Floats start = pull(*table, {key});
+      const Floats start = pull_sparse_table(*table, {key});
       model[key] = {start[0], start[1], start[2]};
     }
     ASSERT_TRUE(table->push(keys, grads.data()).ok());
@@ -72,34 +73,34 @@ TEST(SparseTableTest, EqualsAMapWhateverTheOrderAndRepeats) {
   }
   EXPECT_EQ(table->size(), static_cast<int64_t>(model.size()));
   for (const auto& [key, row] : model)
-    ASSERT_THAT(pull(*table, {key}), ::testing::ElementsAreArray(row));
+    ASSERT_THAT(pull_sparse_table(*table, {key}), ::testing::ElementsAreArray(row));
 }
 
 TEST(SparseTableTest, NewRowsDependOnSeedAndKeyOnly) {
-  SparseTableOptions options = embedding(4);
-  auto a = make(options);
+  SparseTableOptions options = embedding_sparse_table(4);
+  auto a = make_sparse_table(options);
   options.partitions = 1;
   options.create_on_pull = true;
-  auto b = make(options);
+  auto b = make_sparse_table(options);
   Keys up(1000), down(1000);
   for (int64_t i = 0; i < 1000; ++i)
     up[static_cast<size_t>(i)] = down[static_cast<size_t>(999 - i)] = i;
-  pull(*b, down);
-  EXPECT_EQ(pull(*a, up), pull(*b, up));
+  pull_sparse_table(*b, down);
+  EXPECT_EQ(pull_sparse_table(*a, up), pull_sparse_table(*b, up));
   EXPECT_EQ(a->size(), 0) << "a pull makes no row";
   EXPECT_EQ(b->size(), 1000);
   const Floats none(4000);
   ASSERT_TRUE(a->push(up, none.data()).ok());
-  EXPECT_EQ(pull(*a, up), pull(*b, up)) << "the first push makes what pulls have promised";
+  EXPECT_EQ(pull_sparse_table(*a, up), pull_sparse_table(*b, up))
+      << "the first push makes what pulls have promised";
   options.seed = 1;
-  EXPECT_NE(pull(*make(options), {1}), pull(*a, {1}));
+  EXPECT_NE(pull_sparse_table(*make_sparse_table(options), {1}), pull_sparse_table(*a, {1}));
 }
 
 TEST(SparseTableTest, ARowCostsValuesStateAndSixteenBytes) {
-  using Kind = SparseRuleOptions::Kind;
   for (const auto& [dim, rule] :
        {std::pair{16, Kind::kAdagrad}, {8, Kind::kAdam}, {1, Kind::kNaive}}) {
-    auto table = make(embedding(dim, rule));
+    auto table = make_sparse_table(embedding_sparse_table(dim, rule));
     Keys keys(50'000);
     const Floats grads(keys.size() * static_cast<size_t>(dim));
     for (int64_t next = 0; next < 700'000;) {
@@ -115,55 +116,55 @@ TEST(SparseTableTest, ARowCostsValuesStateAndSixteenBytes) {
 }
 
 TEST(SparseTableTest, ThreadsDoNotLosePushes) {
-  auto table = make(embedding(8));
+  auto table = make_sparse_table(embedding_sparse_table(8));
   const Keys keys = [] {
     Keys made(4000);
     for (size_t i = 0; i < made.size(); ++i) made[i] = static_cast<int64_t>(i % 1000);
     return made;
   }();
-  const Floats before = pull(*table, keys);
+  const Floats before = pull_sparse_table(*table, keys);
   const Floats grads(keys.size() * 8, 1);
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 10; ++i) {
         EXPECT_TRUE(table->push(keys, grads.data()).ok());
-        pull(*table, keys);
+        pull_sparse_table(*table, keys);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const Floats after = pull(*table, keys);
+  const Floats after = pull_sparse_table(*table, keys);
   for (size_t i = 0; i < after.size(); ++i) ASSERT_NEAR(after[i], before[i] - 160 * 0.05F, 1e-4);
 }
 
 TEST(SparseTableTest, PaddingReadsAsZerosAndIsNeverPushed) {
-  SparseTableOptions options = embedding(2);
+  SparseTableOptions options = embedding_sparse_table(2);
   options.padding = -1;
-  auto table = make(options);
+  auto table = make_sparse_table(options);
   const Floats grads(4, 1);
   ASSERT_TRUE(table->push(Keys{-1, 5}, grads.data()).ok());
   EXPECT_EQ(table->size(), 1);
-  const Floats values = pull(*table, {-1, 5});
+  const Floats values = pull_sparse_table(*table, {-1, 5});
   EXPECT_EQ(values[0], 0);
   EXPECT_NE(values[2], 0);
 }
 
 TEST(SparseTableTest, CountFilterAdmitsFromTheNthAccessOn) {
-  SparseTableOptions options = embedding(2);
+  SparseTableOptions options = embedding_sparse_table(2);
   options.entry = *parse_entry("count_filter_entry:5");
-  auto table = make(options);
+  auto table = make_sparse_table(options);
   const Floats grads{1, 1};
   for (int access = 1; access <= 4; ++access) {
-    EXPECT_THAT(pull(*table, {9}), Each(0)) << access;
+    EXPECT_THAT(pull_sparse_table(*table, {9}), Each(0)) << access;
     ASSERT_TRUE(table->push(Keys{9}, grads.data()).ok());
-    EXPECT_THAT(pull(*table, {9}, false), Each(0)) << "reading is no access";
+    EXPECT_THAT(pull_sparse_table(*table, {9}, false), Each(0)) << "reading is no access";
   }
   EXPECT_EQ(table->size(), 0);
-  const Floats first = pull(*table, {9});
+  const Floats first = pull_sparse_table(*table, {9});
   EXPECT_NE(first[0], 0);
   ASSERT_TRUE(table->push(Keys{9}, grads.data()).ok());
-  EXPECT_FLOAT_EQ(pull(*table, {9})[0], first[0] - 0.05F);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*table, {9})[0], first[0] - 0.05F);
   Floats out(2);
   const std::vector<int32_t> five{5};
   ASSERT_TRUE(table->pull(Keys{10}, out.data(), five).ok());
@@ -173,14 +174,14 @@ TEST(SparseTableTest, CountFilterAdmitsFromTheNthAccessOn) {
 TEST(SparseTableTest, ProbabilityAdmitsThatShareOfAccesses) {
   constexpr double kProbability = 0.25;
   constexpr int kKeys = 20'000;
-  SparseTableOptions options = embedding(1);
+  SparseTableOptions options = embedding_sparse_table(1);
   options.entry = *parse_entry("probability_entry:0.25");
-  auto table = make(options);
+  auto table = make_sparse_table(options);
   Keys keys(kKeys);
   for (int i = 0; i < kKeys; ++i) keys[static_cast<size_t>(i)] = i;
   double expected = 0;
   for (int access = 0; access < 3; ++access) {
-    pull(*table, keys);
+    pull_sparse_table(*table, keys);
     expected += (kKeys - expected) * kProbability;
     const double sigma = std::sqrt(kKeys * kProbability * (1 - kProbability));
     EXPECT_NEAR(static_cast<double>(table->size()), expected, 4 * sigma) << access;
@@ -245,7 +246,7 @@ TEST(SparseTableTest, DenseRangesAreThoseOfTheOriginal) {
 }
 
 TEST(SparseTableTest, SetGivesWeightsAndVisitSeesThem) {
-  auto table = make(embedding(2));
+  auto table = make_sparse_table(embedding_sparse_table(2));
   ASSERT_TRUE(table->set(Keys{3, 4}, Floats{1, 2, 3, 4}.data()).ok());
   std::map<uint64_t, float> seen;
   ASSERT_TRUE(table
@@ -255,14 +256,14 @@ TEST(SparseTableTest, SetGivesWeightsAndVisitSeesThem) {
                   })
                   .ok());
   EXPECT_EQ(seen, (std::map<uint64_t, float>{{3, 2}, {4, 4}}));
-  auto copy = make(embedding(2));
+  auto copy = make_sparse_table(embedding_sparse_table(2));
   ASSERT_TRUE(copy->restore(3, Floats{1, 2}).ok());
-  EXPECT_THAT(pull(*copy, {3}), ElementsAre(1, 2));
+  EXPECT_THAT(pull_sparse_table(*copy, {3}), ElementsAre(1, 2));
   EXPECT_EQ(copy->restore(3, Floats{1}).code(), StatusCode::kInvalidArgument);
 }
 
 TEST(SparseTableTest, CallsOfTheWireAreChecked) {
-  auto table = make(embedding(2));
+  auto table = make_sparse_table(embedding_sparse_table(2));
   const Value ids = testing::ids({1, 2});
   const Value grads = testing::dense({1, 1, 1, 1});
   const std::vector<const Value*> good{&ids, &grads};
@@ -281,15 +282,15 @@ TEST(SparseTableTest, CallsOfTheWireAreChecked) {
 }
 
 TEST(SparseTableTest, RatesOfASharedCounterScaleTheRule) {
-  auto table = make(embedding(1));
+  auto table = make_sparse_table(embedding_sparse_table(1));
   std::atomic<float> rate = 0.5F;
   table->share_rate(&rate);
-  const Floats before = pull(*table, {1});
+  const Floats before = pull_sparse_table(*table, {1});
   ASSERT_TRUE(table->push(Keys{1}, Floats{1}.data()).ok());
-  EXPECT_FLOAT_EQ(pull(*table, {1})[0], before[0] - 0.025F);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*table, {1})[0], before[0] - 0.025F);
 }
 
-SparseTableOptions ctr() {
+SparseTableOptions ctr_sparse_table() {
   SparseTableOptions options;
   options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
   options.accessor.embedx_dim = 2;
@@ -302,35 +303,36 @@ SparseTableOptions ctr() {
 }
 
 TEST(CtrTableTest, EmbedxBeginsWhenTheScoreIsThere) {
-  auto table = make(ctr());
-  EXPECT_THAT(pull(*table, {1}), ElementsAre(0, 0, 0, 0, 0));
+  auto table = make_sparse_table(ctr_sparse_table());
+  EXPECT_THAT(pull_sparse_table(*table, {1}), ElementsAre(0, 0, 0, 0, 0));
   // score = (10 - 5) * 0.1 + 5 = 5.5 a push
   const Floats push{7, 10, 5, -1, 1, 1};
   ASSERT_TRUE(table->push(Keys{1}, push.data()).ok());
-  EXPECT_THAT(pull(*table, {1}), ElementsAre(10, 5, 1, 0, 0));
+  EXPECT_THAT(pull_sparse_table(*table, {1}), ElementsAre(10, 5, 1, 0, 0));
   ASSERT_TRUE(table->push(Keys{1}, push.data()).ok());
-  Floats row = pull(*table, {1});
+  Floats row = pull_sparse_table(*table, {1});
   EXPECT_EQ(row[0], 20);
   EXPECT_NE(row[3], 0) << "made by the push that reached the threshold";
   EXPECT_LE(std::abs(row[3]), 1e-4F) << "and not changed by it";
   const float start = row[3];
   ASSERT_TRUE(table->push(Keys{1}, push.data()).ok());
-  EXPECT_FLOAT_EQ(pull(*table, {1})[3], start - 1);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*table, {1})[3], start - 1);
 }
 
 TEST(CtrTableTest, TheSparseAccessorPullsWeightsOnly) {
-  SparseTableOptions options = ctr();
+  SparseTableOptions options = ctr_sparse_table();
   options.accessor.kind = AccessorOptions::Kind::kSparse;
   options.accessor.embedx_threshold = 0;
-  auto table = make(options);
-  const Floats before = pull(*table, {1});
+  auto table = make_sparse_table(options);
+  const Floats before = pull_sparse_table(*table, {1});
   ASSERT_EQ(before.size(), 3U);
   ASSERT_TRUE(table->push(Keys{1}, Floats{7, 1, 0, 1, 2, 3}.data()).ok());
-  EXPECT_THAT(pull(*table, {1}), ElementsAre(before[0] - 1, before[1] - 2, before[2] - 3));
+  EXPECT_THAT(pull_sparse_table(*table, {1}),
+              ElementsAre(before[0] - 1, before[1] - 2, before[2] - 3));
 }
 
 TEST(CtrTableTest, DimsMustBeThoseOfTheAccessor) {
-  SparseTableOptions options = ctr();
+  SparseTableOptions options = ctr_sparse_table();
   options.accessor.fea_dim = 4;
   EXPECT_EQ(SparseTable::create(options).status().message(),
             "fea_dim is 4, expected embedx_dim + 3 = 5");
@@ -350,7 +352,7 @@ void put_stats(SparseTable& table, int64_t key, float show, float click, float d
 }
 
 TEST(CtrTableTest, SavesWhatAModeAsksFor) {
-  auto table = make(ctr());
+  auto table = make_sparse_table(ctr_sparse_table());
   put_stats(*table, 1, 1, 1, 1, 0);     // score 1: below 1.5
   put_stats(*table, 2, 2, 2, 0.1F, 0);  // delta below 0.25
   put_stats(*table, 3, 2, 2, 0.3F, 16);
@@ -375,29 +377,29 @@ TEST(CtrTableTest, SavesWhatAModeAsksFor) {
 }
 
 TEST(CtrTableTest, ShrinkDropsLowScoresAndOldRows) {
-  auto table = make(ctr());
+  auto table = make_sparse_table(ctr_sparse_table());
   put_stats(*table, 1, 0.8F, 0.8F, 0, 0);  // 0.784 after the decay: below 0.8
   put_stats(*table, 2, 0.9F, 0.9F, 0, 0);
   put_stats(*table, 3, 9, 9, 0, 31);
   for (int64_t key = 100; key < 5000; ++key) put_stats(*table, key, 9, 9, 0, 0);
   EXPECT_EQ(*table->shrink(), 2);
   EXPECT_EQ(table->size(), 4901);
-  EXPECT_FLOAT_EQ(pull(*table, {2})[0], 0.9F * 0.98F);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*table, {2})[0], 0.9F * 0.98F);
   for (int64_t key = 100; key < 5000; ++key)
-    ASSERT_FLOAT_EQ(pull(*table, {key})[0], 9 * 0.98F) << key;
-  EXPECT_EQ(pull(*table, {1})[0], 0);
+    ASSERT_FLOAT_EQ(pull_sparse_table(*table, {key})[0], 9 * 0.98F) << key;
+  EXPECT_EQ(pull_sparse_table(*table, {1})[0], 0);
 }
 
 TEST(CtrTableTest, GradientsAreDividedByShows) {
-  SparseTableOptions options = ctr();
+  SparseTableOptions options = ctr_sparse_table();
   options.accessor.embed_rule.kind = SparseRuleOptions::Kind::kAdagrad;
-  auto table = make(options);
+  auto table = make_sparse_table(options);
   ASSERT_TRUE(table->push(Keys{1}, Floats{0, 4, 0, 8, 0, 0}.data()).ok());
-  EXPECT_FLOAT_EQ(pull(*table, {1})[2], -2);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*table, {1})[2], -2);
   options.accessor.show_scale = false;
-  auto other = make(options);
+  auto other = make_sparse_table(options);
   ASSERT_TRUE(other->push(Keys{1}, Floats{0, 4, 0, 8, 0, 0}.data()).ok());
-  EXPECT_FLOAT_EQ(pull(*other, {1})[2], -8);
+  EXPECT_FLOAT_EQ(pull_sparse_table(*other, {1})[2], -8);
 }
 
 TEST(GeoTableTest, GivesEachTrainerWhatChangedSinceHeAsked) {

@@ -21,15 +21,15 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
-const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+const std::map<std::string, Floats> kSyncServerStart = {{"w", {8, 16}}, {"rate", {0.5}}};
 
-std::shared_ptr<InprocTransport> transport() {
+std::shared_ptr<InprocTransport> transport_sync_server() {
   return std::make_shared<InprocTransport>();
 }
 
 TEST(SyncServer, AppliesTheMeanOfAllTrainers) {
-  const auto way = transport();
-  TestServer server(way, sync_server(2), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(2), kSyncServerStart);
   Floats seen[2];
   std::vector<std::thread> threads;
   for (int t = 0; t < 2; ++t) {
@@ -50,8 +50,8 @@ TEST(SyncServer, AppliesTheMeanOfAllTrainers) {
 
 // No get sees a parameter of another step, whatever the trainers' pace.
 TEST(SyncServer, KeepsStepAtRandomPace) {
-  const auto way = transport();
-  TestServer server(way, sync_server(4), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(4), kSyncServerStart);
   constexpr int kSteps = 20;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -74,8 +74,8 @@ TEST(SyncServer, KeepsStepAtRandomPace) {
 
 // The mean is over those who arrive, where the program divides by all.
 TEST(SyncServer, GoesOnWithoutATrainerThatLeaves) {
-  const auto way = transport();
-  TestServer server(way, sync_server(3), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(3), kSyncServerStart);
   Floats seen[3];
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -95,8 +95,8 @@ TEST(SyncServer, GoesOnWithoutATrainerThatLeaves) {
 }
 
 TEST(SyncServer, OneTrainerSendsThePlainName) {
-  const auto way = transport();
-  TestServer server(way, sync_server(1), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(1), kSyncServerStart);
   TestTrainer trainer(way, 0);
   Floats seen;
   ASSERT_TRUE(trainer.step("w@GRAD", {2, 2}, seen).ok());
@@ -139,8 +139,8 @@ class ForgetfulTransport final : public Transport {
 };
 
 TEST(SyncServer, CarriesARepeatedCallOutOnce) {
-  const auto way = transport();
-  TestServer server(way, sync_server(1), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(1), kSyncServerStart);
   TestTrainer trainer(std::make_shared<ForgetfulTransport>(way), 0);
   Floats seen;
   for (int k = 0; k < 5; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
@@ -148,8 +148,8 @@ TEST(SyncServer, CarriesARepeatedCallOutOnce) {
 }
 
 TEST(SyncServer, RefusesWhatIsOutOfPhase) {
-  const auto way = transport();
-  TestServer server(way, sync_server(1), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(1), kSyncServerStart);
   TestTrainer trainer(way, 0, 300);
   const Value grad = floats({1, 1});
   const Status early = trainer.call(Method::kSend, "w@GRAD", &grad);
@@ -164,8 +164,8 @@ TEST(SyncServer, RefusesWhatIsOutOfPhase) {
 }
 
 TEST(SyncServer, NamesVarsAndValuesThatDoNotFit) {
-  const auto way = transport();
-  TestServer server(way, sync_server(2), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(2), kSyncServerStart);
   TestTrainer trainer(way, 0, 300);
   ASSERT_TRUE(trainer.call(Method::kHello).ok());
   EXPECT_THAT(trainer.call(Method::kGetNoBarrier, "w").to_string(),
@@ -188,8 +188,8 @@ TEST(SyncServer, NamesVarsAndValuesThatDoNotFit) {
 }
 
 TEST(SyncServer, SelectedRowsMustBeInTheTable) {
-  const auto way = transport();
-  TestServer server(way, sync_server(1), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(1), kSyncServerStart);
   TestTrainer trainer(way, 0, 300);
   ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
   Value value;
@@ -203,8 +203,8 @@ TEST(SyncServer, SelectedRowsMustBeInTheTable) {
 }
 
 TEST(SyncServer, KnowsItsJobAndItsTrainers) {
-  const auto way = transport();
-  TestServer server(way, sync_server(2), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(2), kSyncServerStart);
   TestTrainer first(way, 0, 300, "", 7);
   ASSERT_TRUE(first.call(Method::kFetchBarrier).ok());
   TestTrainer twin(way, 0, 300, "", 8);
@@ -217,8 +217,8 @@ TEST(SyncServer, KnowsItsJobAndItsTrainers) {
 }
 
 TEST(SyncServer, ADeadlineSaysWhoIsWaitedFor) {
-  const auto way = transport();
-  TestServer server(way, sync_server(2), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(2), kSyncServerStart);
   TestTrainer trainer(way, 0, 300);
   Floats seen;
   const Status status = trainer.step("w@GRAD.trainer_0", {1, 1}, seen);
@@ -228,7 +228,7 @@ TEST(SyncServer, ADeadlineSaysWhoIsWaitedFor) {
 
 // In the log of a server, again and again while nothing goes on.
 TEST(SyncServer, SaysNowAndThenWhoWaitsForWhom) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   std::mutex mutex;
   std::vector<std::string> lines;
   ServerOptions options;
@@ -237,7 +237,7 @@ TEST(SyncServer, SaysNowAndThenWhoWaitsForWhom) {
     const std::lock_guard lock(mutex);
     lines.push_back(line);
   };
-  TestServer server(way, sync_server(2), kStart, options);
+  TestServer server(way, sync_server(2), kSyncServerStart, options);
   TestTrainer other(way, 1);
   ASSERT_TRUE(other.call(Method::kFetchBarrier).ok());
   TestTrainer trainer(way, 0, 2500);
@@ -251,20 +251,20 @@ TEST(SyncServer, SaysNowAndThenWhoWaitsForWhom) {
 }
 
 TEST(SyncServer, ATrainerThatNeverComesEndsTheServer) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   ServerOptions options;
   options.start_timeout = std::chrono::milliseconds(100);
-  TestServer server(way, sync_server(2), kStart, options);
+  TestServer server(way, sync_server(2), kSyncServerStart, options);
   const Status status = server.end();
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(), HasSubstr("trainer 0 (not there yet) is lost"));
 }
 
 TEST(SyncServer, ASilentTrainerEndsTheJob) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   ServerOptions options;
   options.silence_timeout = std::chrono::milliseconds(200);
-  TestServer server(way, sync_server(1), kStart, options);
+  TestServer server(way, sync_server(1), kSyncServerStart, options);
   TestTrainer trainer(way, 0);
   ASSERT_TRUE(trainer.call(Method::kFetchBarrier).ok());
   const Status status = server.end();
@@ -272,11 +272,11 @@ TEST(SyncServer, ASilentTrainerEndsTheJob) {
 }
 
 TEST(SyncServer, AnElasticJobGoesOnWithoutASilentTrainer) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   ServerOptions options;
   options.silence_timeout = std::chrono::milliseconds(400);
   options.elastic = true;
-  TestServer server(way, sync_server(2), kStart, options);
+  TestServer server(way, sync_server(2), kSyncServerStart, options);
   Floats seen;
   {
     TestTrainer silent(way, 1);
@@ -300,11 +300,11 @@ ServerOptions saving_every_step(const std::string& name) {
 // The replacement waits until the lost one is given up, comes in at a later step, and counts from
 // there.
 TEST(SyncServer, AReplacementComesInAtALaterStep) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   ServerOptions options;
   options.silence_timeout = std::chrono::milliseconds(500);
   options.elastic = true;
-  TestServer server(way, sync_server(2), kStart, options);
+  TestServer server(way, sync_server(2), kSyncServerStart, options);
   {
     TestTrainer lost(way, 1);
     ASSERT_TRUE(lost.call(Method::kFetchBarrier).ok());
@@ -339,17 +339,17 @@ TEST(SyncServer, AReplacementComesInAtALaterStep) {
 
 // A server comes back with a snapshot that is three steps old.
 TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   ServerOptions options = saving_every_step("ps_going_back");
   options.snapshot_every = 4;
-  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   TestTrainer trainer(way, 0);
   Floats seen;
   for (int k = 0; k < 7; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(server->end(true).ok());
   // as if it had died: what it saved at its end is not there
   std::filesystem::remove_all(options.snapshot_root + "/server-0/step-3");
-  server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   EXPECT_FALSE(trainer.step("w@GRAD", {2, 4}, seen).ok());
   ASSERT_TRUE(trainer.client().must_settle());
   const auto step = trainer.client().settle();
@@ -364,9 +364,9 @@ TEST(SyncServer, ATrainerGoesBackToAnOldSnapshot) {
 
 // The server dies behind every step; the next one takes up the snapshot and nobody notices.
 TEST(SyncServer, ComesBackFromItsSnapshot) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   const ServerOptions options = saving_every_step("ps_snapshots");
-  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   TestTrainer trainer(way, 0);
   Floats seen;
   for (int k = 0; k < 4; ++k) {
@@ -374,7 +374,7 @@ TEST(SyncServer, ComesBackFromItsSnapshot) {
     ASSERT_TRUE(status.ok()) << status.to_string();
     EXPECT_THAT(seen, ElementsAre(8 - float(k + 1), 16 - 2 * float(k + 1)));
     ASSERT_TRUE(server->end(true).ok());
-    server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+    server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   }
   ASSERT_TRUE(trainer.leave().ok());
   EXPECT_TRUE(server->end().ok());
@@ -382,15 +382,15 @@ TEST(SyncServer, ComesBackFromItsSnapshot) {
 
 // A server dies with its snapshot saved and an answer not sent: what was asked for happens once.
 TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
-  const auto way = std::make_shared<LosingTransport>(transport());
+  const auto way = std::make_shared<LosingTransport>(transport_sync_server());
   const ServerOptions options = saving_every_step("ps_lost_answers");
-  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   TestTrainer trainer(way, 0);
   const auto restart = [&] {
     // the step is applied by the thread that serves
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     EXPECT_TRUE(server->end(true).ok());
-    server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+    server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   };
   Floats seen;
   int updates = 0;
@@ -407,9 +407,9 @@ TEST(SyncServer, AnAnswerThatIsLostWithTheServerIsNoSecondUpdate) {
 }
 
 TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   const ServerOptions options = saving_every_step("ps_old_snapshots");
-  auto server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  auto server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   TestTrainer trainer(way, 0);
   Floats seen;
   for (int k = 0; k < 3; ++k) ASSERT_TRUE(trainer.step("w@GRAD", {2, 4}, seen).ok());
@@ -417,7 +417,7 @@ TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
   // leaves what a server that died behind step 1 would have left
   for (const auto& entry : std::filesystem::directory_iterator(options.snapshot_root + "/server-0"))
     std::filesystem::remove_all(entry.path());
-  server = std::make_unique<TestServer>(way, sync_server(1), kStart, options);
+  server = std::make_unique<TestServer>(way, sync_server(1), kSyncServerStart, options);
   const Status status = trainer.step("w@GRAD", {2, 4}, seen);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(), HasSubstr("came back with step 0, this trainer is at step 3"));
@@ -426,12 +426,12 @@ TEST(SyncServer, ASnapshotThatIsTooOldIsSaid) {
 TEST(SyncServer, AServerWithoutOptimizeBlockIsRefused) {
   std::string text = sync_server(1);
   text.replace(text.find("[^1]"), 4, "blocks[]");
-  TestServer server(transport(), text, kStart);
+  TestServer server(transport_sync_server(), text, kSyncServerStart);
   EXPECT_THAT(server.end().to_string(), HasSubstr("the server has no optimize block"));
 }
 
 TEST(SyncServer, AFailingBlockReachesTheTrainers) {
-  const auto way = transport();
+  const auto way = transport_sync_server();
   TestServer server(way, sync_server(1), {{"w", {1, 1}}});
   TestTrainer trainer(way, 0);
   Floats seen;
@@ -442,8 +442,8 @@ TEST(SyncServer, AFailingBlockReachesTheTrainers) {
 }
 
 TEST(SyncServer, GathersWhenAllAreDone) {
-  const auto way = transport();
-  TestServer server(way, sync_server(2), kStart);
+  const auto way = transport_sync_server();
+  TestServer server(way, sync_server(2), kSyncServerStart);
   Floats last;
   std::thread other([&] {
     TestTrainer trainer(way, 1);

@@ -37,7 +37,7 @@ class TableFilesTest : public ::testing::Test {
   std::string folder_;
 };
 
-SparseTableOptions ctr() {
+SparseTableOptions ctr_table_files() {
   SparseTableOptions options;
   options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
   options.accessor.embedx_dim = 4;
@@ -48,7 +48,7 @@ SparseTableOptions ctr() {
   return options;
 }
 
-std::unique_ptr<SparseTable> make(const SparseTableOptions& options) {
+std::unique_ptr<SparseTable> make_table_files(const SparseTableOptions& options) {
   auto table = SparseTable::create(options);
   EXPECT_TRUE(table.ok()) << table.status().to_string();
   return std::move(*table);
@@ -70,7 +70,7 @@ void train(SparseTable& table) {
 }
 
 using Rows = std::map<uint64_t, Floats>;
-Rows rows_of(SparseTable& table) {
+Rows rows_of_table_files(SparseTable& table) {
   Rows rows;
   EXPECT_TRUE(table
                   .visit([&](uint64_t key, float* row) {
@@ -82,7 +82,7 @@ Rows rows_of(SparseTable& table) {
 }
 
 TEST_F(TableFilesTest, RowsComeBackBitByBitForAnyNumberOfServers) {
-  auto table = make(ctr());
+  auto table = make_table_files(ctr_table_files());
   train(*table);
   const std::string path = table_file(folder_, 0, 0);
   const auto saved = save_rows(*table, path, 0);
@@ -91,22 +91,22 @@ TEST_F(TableFilesTest, RowsComeBackBitByBitForAnyNumberOfServers) {
   Rows all;
   const auto routing = SparseRouting::create(10, 3);
   for (int64_t server = 0; server < 3; ++server) {
-    auto part = make(ctr());
+    auto part = make_table_files(ctr_table_files());
     const auto loaded = load_rows(*part, path, [&](uint64_t key) {
       return routing->server_of(static_cast<int64_t>(key)) == server;
     });
     ASSERT_TRUE(loaded.ok()) << loaded.status().to_string();
     EXPECT_EQ(*loaded, part->size());
-    all.merge(rows_of(*part));
+    all.merge(rows_of_table_files(*part));
   }
-  EXPECT_EQ(all, rows_of(*table));
+  EXPECT_EQ(all, rows_of_table_files(*table));
 }
 
 TEST_F(TableFilesTest, EqualRowsGiveEqualBytesWhateverTheOrderOfPushes) {
   SparseTableOptions options;
   options.accessor.embedx_dim = 2;
-  auto a = make(options);
-  auto b = make(options);
+  auto a = make_table_files(options);
+  auto b = make_table_files(options);
   const Floats none(2);
   for (int64_t key = 0; key < 500; ++key) {
     const int64_t other = 499 - key;
@@ -120,24 +120,24 @@ TEST_F(TableFilesTest, EqualRowsGiveEqualBytesWhateverTheOrderOfPushes) {
 
 TEST_F(TableFilesTest, ServersSaveTheirPartsByName) {
   LargeScaleKv kv;
-  const std::shared_ptr<SparseTable> table = make(ctr());
+  const std::shared_ptr<SparseTable> table = make_table_files(ctr_table_files());
   train(*table);
   ASSERT_TRUE(kv.add("emb.block0", "emb", table).ok());
   EXPECT_EQ(*kv.size("emb.block0"), 3000);
   ASSERT_TRUE(kv.save("emb.block0", folder_).ok());
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/emb/emb.block0"));
   LargeScaleKv other;
-  const std::shared_ptr<SparseTable> empty = make(ctr());
+  const std::shared_ptr<SparseTable> empty = make_table_files(ctr_table_files());
   ASSERT_TRUE(other.add("emb.block0", "emb", empty).ok());
   EXPECT_EQ(*other.load("emb.block0", folder_), 3000);
-  EXPECT_EQ(rows_of(*empty), rows_of(*table));
+  EXPECT_EQ(rows_of_table_files(*empty), rows_of_table_files(*table));
   EXPECT_EQ(kv.size("emb").status().message(), "this server has no table 'emb'");
   EXPECT_EQ(kv.add("../x", "emb", table).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(kv.add("emb.block0", "emb", table).code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(TableFilesTest, EveryDamageIsFound) {
-  auto table = make(ctr());
+  auto table = make_table_files(ctr_table_files());
   const Floats push(static_cast<size_t>(table->accessor().push_floats()), 1);
   for (int64_t key = 0; key < 3; ++key) ASSERT_TRUE(table->push({&key, 1}, push.data()).ok());
   const std::string path = folder_ + "/rows";
@@ -147,27 +147,28 @@ TEST_F(TableFilesTest, EveryDamageIsFound) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
     ASSERT_TRUE(write_file_atomically(path, bad, Replace::kYes, Flush::kNo).ok());
-    auto other = make(ctr());
+    auto other = make_table_files(ctr_table_files());
     EXPECT_EQ(load_rows(*other, path).status().code(), StatusCode::kInvalidData) << at;
     EXPECT_EQ(other->size(), 0);
     ASSERT_TRUE(write_file_atomically(path, good.substr(0, at), Replace::kYes, Flush::kNo).ok());
     EXPECT_EQ(load_rows(*other, path).status().code(), StatusCode::kInvalidData) << at;
   }
-  SparseTableOptions wider = ctr();
+  SparseTableOptions wider = ctr_table_files();
   wider.accessor.embedx_dim = 5;
   wider.accessor.fea_dim = 8;
   ASSERT_TRUE(write_file_atomically(path, good, Replace::kYes).ok());
-  EXPECT_THAT(load_rows(*make(wider), path).status().message(),
+  EXPECT_THAT(load_rows(*make_table_files(wider), path).status().message(),
               HasSubstr("rows of 24 floats, table 0 has 27"));
-  EXPECT_EQ(load_rows(*make(ctr()), path + "x").status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(load_rows(*make_table_files(ctr_table_files()), path + "x").status().code(),
+            StatusCode::kNotFound);
 }
 
 TEST_F(TableFilesTest, TextGivesEveryFloatBack) {
-  auto table = make(ctr());
+  auto table = make_table_files(ctr_table_files());
   train(*table);
   const auto saved = save_rows_as_text(*table, folder_, 0, 10, 5, 0);
   ASSERT_TRUE(saved.ok()) << saved.status().to_string();
-  auto other = make(ctr());
+  auto other = make_table_files(ctr_table_files());
   int64_t loaded = 0;
   for (int64_t shard = 0; shard < 5; ++shard) {
     const auto some = load_rows_from_text(*other, table_text_file(folder_, 0, 0, shard));
@@ -175,16 +176,16 @@ TEST_F(TableFilesTest, TextGivesEveryFloatBack) {
     loaded += *some;
   }
   EXPECT_EQ(loaded, table->size());
-  EXPECT_EQ(rows_of(*other), rows_of(*table));
+  EXPECT_EQ(rows_of_table_files(*other), rows_of_table_files(*table));
 }
 
 TEST_F(TableFilesTest, ReadsALineOfTheOriginal) {
-  SparseTableOptions options = ctr();
+  SparseTableOptions options = ctr_table_files();
   options.accessor.kind = AccessorOptions::Kind::kSparse;
   options.accessor.embedx_threshold = 0;
   options.accessor.embedx_dim = 3;
   options.accessor.fea_dim = 6;
-  auto table = make(options);
+  auto table = make_table_files(options);
   const std::string path = folder_ + "/part";
   // written by the original after three pushes: the powers of beta1 and beta2 are 0.9^3, 0.999^3
   const std::string line =
@@ -233,9 +234,9 @@ TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
 }
 
 TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {
-  SparseTableOptions options = ctr();
+  SparseTableOptions options = ctr_table_files();
   options.partitions = 2;
-  auto memory = make(options);
+  auto memory = make_table_files(options);
   options.disk_path = folder_ + "/disk";
   options.memory_rows = 600;
   const auto made = SparseTable::create(options);
@@ -247,7 +248,7 @@ TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {
   train(disk);
   EXPECT_LE(disk.size(), 800);
   EXPECT_EQ(memory->size(), 3000);
-  EXPECT_EQ(rows_of(disk), rows_of(*memory));
+  EXPECT_EQ(rows_of_table_files(disk), rows_of_table_files(*memory));
   // Batches larger than memory, keys that come again, and the end of a day.
   Keys keys;
   for (int64_t key = 0; key < 3000; ++key) keys.push_back(key * key * 77);
@@ -257,7 +258,7 @@ TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {
   ASSERT_TRUE(disk.pull(keys, b.data()).ok());
   EXPECT_EQ(a, b);
   for (SparseTable* const table : {memory.get(), &disk}) EXPECT_EQ(*table->shrink(), 1000);
-  EXPECT_EQ(rows_of(disk), rows_of(*memory));
+  EXPECT_EQ(rows_of_table_files(disk), rows_of_table_files(*memory));
   const auto saved_a = save_rows(*memory, folder_ + "/a", 0);
   const auto saved_b = save_rows(disk, folder_ + "/b", 0);
   EXPECT_EQ(*saved_a, *saved_b);

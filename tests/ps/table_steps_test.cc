@@ -19,7 +19,7 @@ using Keys = std::vector<int64_t>;
 
 constexpr int kTable = 3;
 
-SparseTableOptions embedding(const std::string& entry = "none") {
+SparseTableOptions embedding_table_steps(const std::string& entry = "none") {
   SparseTableOptions options;
   options.table_id = kTable;
   options.accessor.embedx_dim = 2;
@@ -37,7 +37,7 @@ Value keys_of(const Keys& keys) {
   return value;
 }
 
-Value rows_of(const Floats& numbers, int64_t width) {
+Value rows_of_table_steps(const Floats& numbers, int64_t width) {
   Value value;
   auto& tensor = value.as<Tensor>();
   EXPECT_TRUE(
@@ -56,7 +56,7 @@ class StepsOfTables : public ::testing::Test {
   }
   Status keep(int trainer, const Keys& keys, const Floats& rows, int64_t width) {
     const Value k = keys_of(keys);
-    const Value r = rows_of(rows, width);
+    const Value r = rows_of_table_steps(rows, width);
     MILLRACE_RETURN_IF_ERROR(steps_.keep(trainer, {table_keys_item(kTable), &k, nullptr}));
     return steps_.keep(trainer, {table_rows_item(kTable), &r, nullptr});
   }
@@ -71,7 +71,7 @@ class StepsOfTables : public ::testing::Test {
 };
 
 TEST_F(StepsOfTables, AKeyGetsTheMeanOverWhoCame) {
-  make(embedding());
+  make(embedding_table_steps());
   ASSERT_TRUE(keep(0, {7, 9}, {2, 4, 1, 6, 8, 1}, 3).ok());
   ASSERT_TRUE(keep(1, {9}, {2, 2, 1}, 3).ok());
   ASSERT_TRUE(keep(2, {7}, {100, 100, 1}, 3).ok());
@@ -83,7 +83,7 @@ TEST_F(StepsOfTables, AKeyGetsTheMeanOverWhoCame) {
 }
 
 TEST_F(StepsOfTables, WhoIsDroppedCountsForNothing) {
-  make(embedding());
+  make(embedding_table_steps());
   ASSERT_TRUE(keep(0, {7}, {2, 4, 1}, 3).ok());
   ASSERT_TRUE(keep(1, {7}, {10, 10, 1}, 3).ok());
   steps_.drop(1);
@@ -93,7 +93,7 @@ TEST_F(StepsOfTables, WhoIsDroppedCountsForNothing) {
 }
 
 TEST_F(StepsOfTables, AccessesCountWhenTheStepIsApplied) {
-  make(embedding("count_filter_entry:3"));
+  make(embedding_table_steps("count_filter_entry:3"));
   const std::vector<char> one{1, 0, 0};
   for (int step = 1; step <= 2; ++step) {
     ASSERT_TRUE(keep(0, {7}, {1, 1, 2}, 3).ok());  // two accesses
@@ -107,7 +107,7 @@ TEST_F(StepsOfTables, AccessesCountWhenTheStepIsApplied) {
 }
 
 TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
-  SparseTableOptions options = embedding();
+  SparseTableOptions options = embedding_table_steps();
   options.accessor.kind = AccessorOptions::Kind::kCtrCommon;
   options.accessor.fea_dim = 5;
   options.accessor.show_click_decay_rate = 0.5F;
@@ -128,10 +128,10 @@ TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
 }
 
 TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
-  make(embedding());
+  make(embedding_table_steps());
   const Value keys = keys_of({1, 2});
-  const Value rows = rows_of({1, 1, 1}, 3);
-  const Value narrow = rows_of({1, 1}, 2);
+  const Value rows = rows_of_table_steps({1, 1, 1}, 3);
+  const Value narrow = rows_of_table_steps({1, 1}, 2);
   const auto message = [&](const std::string& name, const Value* value) {
     return steps_.keep(1, {name, value, nullptr}).message();
   };
@@ -145,14 +145,14 @@ TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
 }
 
 TEST(SparseTableState, ComesBackWithKeysThatWait) {
-  const auto table = *SparseTable::create(embedding("count_filter_entry:4"));
+  const auto table = *SparseTable::create(embedding_table_steps("count_filter_entry:4"));
   Floats rows(4);
   ASSERT_TRUE(table->pull(Keys{5, 6}, rows.data(), std::vector<int32_t>{4, 3}).ok());
   ASSERT_TRUE(table->push(Keys{5}, Floats{1, 2}.data()).ok());
   auto state = table->state();
   ASSERT_TRUE(state.ok()) << state.status().to_string();
 
-  const auto other = *SparseTable::create(embedding("count_filter_entry:4"));
+  const auto other = *SparseTable::create(embedding_table_steps("count_filter_entry:4"));
   ASSERT_TRUE(other->pull(Keys{8}, rows.data(), std::vector<int32_t>{9}).ok());
   ASSERT_TRUE(other->set_state(*state).ok());
   EXPECT_EQ(other->size(), 1);
@@ -164,9 +164,9 @@ TEST(SparseTableState, ComesBackWithKeysThatWait) {
 }
 
 TEST(SparseTableState, OfAnotherTableIsRefused) {
-  const auto table = *SparseTable::create(embedding());
+  const auto table = *SparseTable::create(embedding_table_steps());
   ASSERT_TRUE(table->push(Keys{5}, Floats{1, 2}.data()).ok());
-  SparseTableOptions wide = embedding();
+  SparseTableOptions wide = embedding_table_steps();
   wide.accessor.embedx_dim = 4;
   const auto other = *SparseTable::create(wide);
   EXPECT_THAT(other->set_state(*table->state()).message(), HasSubstr("'rows'"));

@@ -25,10 +25,10 @@ using std::chrono::seconds;
 using test::all_kinds;
 using test::expect_same;
 using test::floats;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-Deadline in(milliseconds time) {
+Deadline in_transport(milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
@@ -78,13 +78,13 @@ StatusOr<std::unique_ptr<Transport>> make_inproc() {
   return std::unique_ptr<Transport>(std::make_unique<InprocTransport>());
 }
 
-struct Kind {
+struct TransportTestKind {
   const char* name;
   StatusOr<std::unique_ptr<Transport>> (*make)();
   const char* endpoint;
 };
 
-class TransportTest : public testing::TestWithParam<Kind> {
+class TransportTest : public ::testing::TestWithParam<TransportTestKind> {
  protected:
   void SetUp() override {
     StatusOr<std::unique_ptr<Transport>> made = GetParam().make();
@@ -115,7 +115,7 @@ TEST_P(TransportTest, ValuesGoThereAndBack) {
   for (const auto& [name, value] : values) request.items.push_back({name, &value, nullptr});
   Reply reply;
   for (int round = 0; round < 2; ++round) {  // the second fills the memory of the first
-    const Status status = channel->call(request, in(seconds(20)), reply);
+    const Status status = channel->call(request, in_transport(seconds(20)), reply);
     ASSERT_TRUE(status.ok()) << status.to_string();
     EXPECT_EQ(reply.epoch, 5U);
     EXPECT_EQ(reply.number, 5);
@@ -139,7 +139,7 @@ TEST_P(TransportTest, LargeValuesLandInTheCallersMemory) {
   Reply reply;
   reply.values.push_back(test::tensor_value(test::make_tensor(DType::kInt8, {(20 << 20) + 7}, 9)));
   const std::byte* const memory = reply.values[0].get_if<Tensor>()->raw();
-  const Status status = channel->call(request, in(seconds(20)), reply);
+  const Status status = channel->call(request, in_transport(seconds(20)), reply);
   ASSERT_TRUE(status.ok()) << status.to_string();
   expect_same(reply.values[0], value);
   EXPECT_EQ(reply.values[0].get_if<Tensor>()->raw(), memory);
@@ -160,7 +160,7 @@ TEST_P(TransportTest, ErrorsComeBackWhole) {
   request.method = Method::kGet;
   request.items.push_back({"w", nullptr, nullptr});
   Reply reply;
-  const Status status = channel->call(request, in(seconds(20)), reply);
+  const Status status = channel->call(request, in_transport(seconds(20)), reply);
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
   EXPECT_EQ(status.message(), "there is no such var");
   EXPECT_EQ(status.location().var, "w");
@@ -178,7 +178,7 @@ TEST_P(TransportTest, DeadlinePassesWithTheServersWord) {
   const auto channel = connect(listener->endpoint());
   Reply reply;
   const auto begin = std::chrono::steady_clock::now();
-  const Status status = channel->call(Request(), in(milliseconds(300)), reply);
+  const Status status = channel->call(Request(), in_transport(milliseconds(300)), reply);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.message(), HasSubstr("trainer 7 has not arrived"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
@@ -196,7 +196,7 @@ TEST_P(TransportTest, ManyCallsMayWaitForEachOther) {
   for (size_t i = 0; i < kCallers; ++i) {
     callers.emplace_back([&] {
       Reply reply;
-      const Status status = channel->call(Request(), in(seconds(60)), reply);
+      const Status status = channel->call(Request(), in_transport(seconds(60)), reply);
       EXPECT_TRUE(status.ok()) << status.to_string();
       ++done;
     });
@@ -220,7 +220,7 @@ TEST_P(TransportTest, CallsAtOnceKeepApart) {
         Request request;
         request.number = t * 1000 + i;
         request.items.push_back({"x", &value, nullptr});
-        const Status status = channel->call(request, in(seconds(60)), reply);
+        const Status status = channel->call(request, in_transport(seconds(60)), reply);
         ASSERT_TRUE(status.ok()) << status.to_string();
         ASSERT_EQ(reply.number, t * 1000 + i);
         expect_same(reply.values[0], value);
@@ -247,7 +247,7 @@ TEST_P(TransportTest, ReceiversMayTakeValuesAway) {
   Request request;
   request.items.push_back({"x", &value, nullptr});
   Reply reply;
-  ASSERT_TRUE(channel->call(request, in(seconds(20)), reply).ok());
+  ASSERT_TRUE(channel->call(request, in_transport(seconds(20)), reply).ok());
   expect_same(taken, value);
 }
 
@@ -262,7 +262,7 @@ TEST_P(TransportTest, CallsWaitForTheServerToCome) {
   Status status;
   std::thread caller([&] {
     Reply reply;
-    status = channel->call(Request(), in(seconds(30)), reply);
+    status = channel->call(Request(), in_transport(seconds(30)), reply);
   });
   std::this_thread::sleep_for(milliseconds(200));
   TestHandler handler(echo);
@@ -281,7 +281,7 @@ TEST_P(TransportTest, NobodyThereIsAnErrorAtTheDeadline) {
   const auto channel = connect(endpoint);
   Reply reply;
   const auto begin = std::chrono::steady_clock::now();
-  const Status status = channel->call(Request(), in(milliseconds(400)), reply);
+  const Status status = channel->call(Request(), in_transport(milliseconds(400)), reply);
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
   EXPECT_THAT(status.to_string(), HasSubstr(endpoint));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(5));
@@ -292,7 +292,7 @@ TEST_P(TransportTest, AnEndingListenerEndsItsCalls) {
   std::atomic<bool> inside = false;
   TestHandler handler([&](const Request&, Deadline deadline, ReplySink&) {
     inside = true;
-    return gate.wait(1000, std::min(deadline, in(milliseconds(3000))));
+    return gate.wait(1000, std::min(deadline, in_transport(milliseconds(3000))));
   });
   auto listener = listen(handler);
   const auto channel = connect(listener->endpoint());
@@ -300,7 +300,7 @@ TEST_P(TransportTest, AnEndingListenerEndsItsCalls) {
   std::chrono::steady_clock::time_point end;
   std::thread caller([&] {
     Reply reply;
-    status = channel->call(Request(), in(seconds(60)), reply);
+    status = channel->call(Request(), in_transport(seconds(60)), reply);
     end = std::chrono::steady_clock::now();
   });
   while (!inside) std::this_thread::yield();
@@ -328,7 +328,8 @@ TEST_P(TransportTest, AReplyUnderWayStillGoesOut) {
     const auto channel = connect(listener->endpoint());
     Reply reply;
     Status status;
-    std::thread caller([&] { status = channel->call(Request(), in(seconds(20)), reply); });
+    std::thread caller(
+        [&] { status = channel->call(Request(), in_transport(seconds(20)), reply); });
     {
       std::unique_lock<std::mutex> lock(mutex);
       changed.wait(lock, [&] { return called; });
@@ -346,7 +347,8 @@ TEST_P(TransportTest, OneListenerAPlace) {
   const auto second = transport_->listen(listener->endpoint(), handler);
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), StatusCode::kDistributed);
-  EXPECT_THAT(second.status().message(), testing::AnyOf(HasSubstr("in use"), HasSubstr("already")));
+  EXPECT_THAT(second.status().message(),
+              ::testing::AnyOf(HasSubstr("in use"), HasSubstr("already")));
 }
 
 // A server for both ways, called by gRPC.
@@ -374,9 +376,11 @@ StatusOr<std::unique_ptr<Transport>> make_mixed() {
 
 INSTANTIATE_TEST_SUITE_P(
     Transports, TransportTest,
-    testing::Values(Kind{"grpc", [] { return make_grpc_transport(GrpcOptions()); }, "127.0.0.1:0"},
-                    Kind{"inproc", make_inproc, "server"}, Kind{"mixed", make_mixed, "127.0.0.1:0"},
-                    Kind{"tcp", [] { return make_tcp_transport(GrpcOptions()); }, "127.0.0.1:0"}),
+    ::testing::Values(
+        TransportTestKind{"grpc", [] { return make_grpc_transport(GrpcOptions()); }, "127.0.0.1:0"},
+        TransportTestKind{"inproc", make_inproc, "server"},
+        TransportTestKind{"mixed", make_mixed, "127.0.0.1:0"},
+        TransportTestKind{"tcp", [] { return make_tcp_transport(GrpcOptions()); }, "127.0.0.1:0"}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 
-const std::map<std::string, Floats> kStart = {{"w", {8, 16}}, {"rate", {0.5}}};
+const std::map<std::string, Floats> kTypedTablesStart = {{"w", {8, 16}}, {"rate", {0.5}}};
 
 class TypedTables : public ::testing::Test {
  protected:
@@ -55,7 +55,7 @@ class TypedTables : public ::testing::Test {
 };
 
 TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
-  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   std::array<Floats, kTrainers> vars;
   std::array<Floats, kTrainers> pulled;
   std::vector<std::thread> threads;
@@ -81,7 +81,7 @@ TEST_F(TypedTables, LiveBesideTheVarsOfTheProgram) {
 }
 
 TEST_F(TypedTables, ARepeatedPushCountsOnce) {
-  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   const auto channel = *way_->connect("server");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   const Value grad = floats({2, 4, 6});
@@ -112,7 +112,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
     SCOPED_TRACE(leaves_job ? "completes" : "leaves");
     TableHandler tables(kTrainers);
     options_.tables = &tables;
-    TestServer server(way_, sync_server(kTrainers), kStart, options_);
+    TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
     Both early(way_, 0);
     Both late(way_, 1, 2'000);
     const Status left = leaves_job ? early.client->mode_of("server").status() : Ok();
@@ -127,7 +127,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsDone) {
 TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
   options_.silence_timeout = std::chrono::milliseconds(400);
   options_.elastic = true;
-  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   {
     Both silent(way_, 0);
     ASSERT_TRUE(silent.client->mode_of("server").ok());
@@ -142,7 +142,7 @@ TEST_F(TypedTables, NobodyWaitsForWhoIsLost) {
 TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
   options_.silence_timeout = std::chrono::milliseconds(400);
   options_.elastic = true;
-  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   {
     Both silent(way_, 0);
     ASSERT_TRUE(silent.client->mode_of("server").ok());
@@ -164,7 +164,7 @@ TEST_F(TypedTables, AReplacementComesToTheBarriersUnderWay) {
 }
 
 TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
-  TestServer server(way_, sync_server(kTrainers), kStart, options_);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
   Both alone(way_, 1, 300);
   const Status status = alone.tables.barrier("send");
   EXPECT_EQ(status.code(), StatusCode::kDistributed);
@@ -174,11 +174,11 @@ TEST_F(TypedTables, WhoIsMissingAtABarrierIsNamed) {
 TEST_F(TypedTables, ATableThatIsNotThereIsNamed) {
   Floats values(3);
   {
-    TestServer server(way_, sync_server(kTrainers), kStart, options_);
+    TestServer server(way_, sync_server(kTrainers), kTypedTablesStart, options_);
     Both both(way_, 0, 1'000);
     EXPECT_THAT(both.tables.pull_dense(9, values).to_string(), HasSubstr("has no table 9"));
   }
-  TestServer server(way_, sync_server(kTrainers), kStart);
+  TestServer server(way_, sync_server(kTrainers), kTypedTablesStart);
   Both both(way_, 0, 1'000);
   const Status status = both.tables.pull_dense(kTable, values);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);

@@ -17,20 +17,20 @@ namespace millrace::tools {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr const char* kSeparate = "tests/data/models/fit_a_line_2018";
 constexpr const char* kCombined = "tests/data/models/linear/params";
 constexpr const char* kCombinedProgram = "tests/data/models/linear/__model__";
 constexpr const char* kOriginal = "tests/data/checkpoint_original";
 
-struct Result {
+struct CheckpointToolTestResult {
   int code;
   std::string out;  ///< stdout and stderr
 };
 
-class CheckpointTool : public testing::Test {
+class CheckpointTool : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() /
@@ -41,14 +41,16 @@ class CheckpointTool : public testing::Test {
 
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
-  static Result run(const std::string& arguments) { return run_tool("checkpoint " + arguments); }
-  static Result run_tool(const std::string& arguments) {
+  static CheckpointToolTestResult run(const std::string& arguments) {
+    return run_tool("checkpoint " + arguments);
+  }
+  static CheckpointToolTestResult run_tool(const std::string& arguments) {
     const char* const folder = std::getenv("MILLRACE_BIN_DIR");
     EXPECT_NE(folder, nullptr);
     const std::string command =
         std::string(folder == nullptr ? "." : folder) + "/" + arguments + " 2>&1";
     std::FILE* const pipe = ::popen(command.c_str(), "r");
-    Result result{-1, ""};
+    CheckpointToolTestResult result{-1, ""};
     std::array<char, 4096> buffer{};
     for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
       result.out.append(buffer.data(), got);
@@ -57,7 +59,7 @@ class CheckpointTool : public testing::Test {
     return result;
   }
   static void succeed(const std::string& arguments) {
-    const Result result = run(arguments);
+    const CheckpointToolTestResult result = run(arguments);
     EXPECT_EQ(result.code, 0) << arguments << "\n" << result.out;
   }
   static std::string bytes(const std::string& path) {
@@ -103,7 +105,7 @@ TEST_F(CheckpointTool, KeepsLodAndRows) {
 TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   for (const int step : {1, 2, 10}) make_checkpoint(step);
   std::filesystem::create_directories(path("ck/step-5"));
-  const Result list = run("list --json " + path("ck"));
+  const CheckpointToolTestResult list = run("list --json " + path("ck"));
   EXPECT_EQ(list.code, 0);
   const json rows = json::parse(list.out)["checkpoints"];
   ASSERT_EQ(rows.size(), 4);
@@ -111,10 +113,10 @@ TEST_F(CheckpointTool, ListsShowsAndRemoves) {
   EXPECT_EQ(rows[3]["tensors"], 2);
   EXPECT_FALSE(rows[2]["complete"]);
   EXPECT_THAT(run("list " + path("ck")).out, HasSubstr("complete"));
-  const Result show = run("show " + path("ck") + " fc_0.w_0");
+  const CheckpointToolTestResult show = run("show " + path("ck") + " fc_0.w_0");
   EXPECT_THAT(show.out, AllOf(HasSubstr("[13, 1]"), HasSubstr("1.94002"),
                               HasSubstr("part at [0, 0] of shape [13, 1]")));
-  const Result unknown = run("show " + path("ck") + " fc_0.w_1");
+  const CheckpointToolTestResult unknown = run("show " + path("ck") + " fc_0.w_1");
   EXPECT_EQ(unknown.code, 3);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'fc_0.w_0'?"));
   const json shown = json::parse(run("show -q --json --step 2 " + path("ck")).out);
@@ -131,21 +133,22 @@ TEST_F(CheckpointTool, VerifiesAndFallsBack) {
   make_checkpoint(2);
   succeed("verify " + path("ck"));
   succeed("verify " + path("ck") + " --program " + kSeparate + "/__model__");
-  const Result other = run("verify " + path("ck") + " --program " + kCombinedProgram);
+  const CheckpointToolTestResult other =
+      run("verify " + path("ck") + " --program " + kCombinedProgram);
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.out, HasSubstr("'w': the program has this var, the checkpoint does not"));
   const std::string file = path("ck/step-2/data-0-0.safetensors");
   std::string content = bytes(file);
   content.back() = static_cast<char>(content.back() ^ 1);
   put(file, content);
-  const Result flipped = run("verify -q --json " + path("ck"));
+  const CheckpointToolTestResult flipped = run("verify -q --json " + path("ck"));
   EXPECT_EQ(flipped.code, 1);
   const json report = json::parse(flipped.out.substr(flipped.out.find("{\n")));
   EXPECT_FALSE(report["ok"]);
   EXPECT_EQ(report["findings"].size(), 2);
   EXPECT_THAT(run("verify " + path("ck")).out,
               AllOf(HasSubstr("data-0-0.safetensors, 'fc_0.w_0'"), HasSubstr("expected checksum")));
-  const Result good = run("show --last-good " + path("ck"));
+  const CheckpointToolTestResult good = run("show --last-good " + path("ck"));
   EXPECT_EQ(good.code, 0);
   EXPECT_THAT(good.out, AllOf(HasSubstr("skipped"), HasSubstr("step 1,")));
   EXPECT_EQ(run("verify " + path("nothing")).code, 3);
@@ -173,7 +176,7 @@ TEST_F(CheckpointTool, ComparesWithTolerance) {
   std::string content = bytes(path("sep/fc_0.b_0"));
   content[content.size() - 4] = static_cast<char>(content[content.size() - 4] ^ 1);  // one ulp
   put(path("sep/fc_0.b_0"), content);
-  const Result differ = run("diff " + path("ck") + " " + path("sep"));
+  const CheckpointToolTestResult differ = run("diff " + path("ck") + " " + path("sep"));
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("fc_0.b_0: 1 elements differ"));
   succeed("diff --rtol 1e-6 " + path("ck") + " " + path("sep"));
@@ -194,8 +197,9 @@ TEST_F(CheckpointTool, ExportsAModel) {
           " --params-filename __params__ -o " + path("m1"));
   EXPECT_EQ(bytes(path("m1/__params__")), bytes(std::string(kSeparate) + "/fc_0.b_0") +
                                               bytes(std::string(kSeparate) + "/fc_0.w_0"));
-  const Result missing = run(std::string("export ") + path("ck") +
-                             " --model-dir tests/data/models/linear -o " + path("m2"));
+  const CheckpointToolTestResult missing =
+      run(std::string("export ") + path("ck") + " --model-dir tests/data/models/linear -o " +
+          path("m2"));
   EXPECT_EQ(missing.code, 3);
   EXPECT_THAT(missing.out, HasSubstr("'b': no input has the var"));
 }
@@ -214,7 +218,7 @@ TEST_F(CheckpointTool, RunsGoOnExactly) {
       path("d.csv");
   const std::string save = " --save-every 3 --checkpoint-dir " + path("ck");
   const auto trained = [&](const std::string& rest) {
-    const Result result = run_tool(train + rest);
+    const CheckpointToolTestResult result = run_tool(train + rest);
     EXPECT_EQ(result.code, 0) << result.out;
   };
   trained(" --epochs 4 --save-persistables " + path("whole.npz"));
@@ -251,7 +255,7 @@ TEST_F(CheckpointTool, SnapshotsOfServersAreListedAndVerified) {
   EXPECT_THAT(run("list " + path("snap")).out, HasSubstr("server"));
   succeed("verify " + path("snap"));
   put(path("snap/server-1/step-3/data-0-0.safetensors"), "damaged");
-  const Result bad = run("verify " + path("snap"));
+  const CheckpointToolTestResult bad = run("verify " + path("snap"));
   EXPECT_EQ(bad.code, 1);
   EXPECT_THAT(bad.out, HasSubstr("server-1/step-3"));
 }
@@ -285,7 +289,7 @@ block 0 {
   data.close();
   for (const std::string devices : {"cpu:1", "cpu:2"}) {
     const auto trained = [&](const std::string& rest, int seed = 5, std::string on = "") {
-      const Result result = run_tool(
+      const CheckpointToolTestResult result = run_tool(
           "run-program --program " + path("main.txt") + " --startup " + path("startup.txt") +
           " --columns x=0:3 --batch-size 8 --data " + path("d.csv") + " --fetch s --force -o " +
           path("o.npz") + " --checkpoint-dir " + path(devices) + " --devices " +
@@ -324,12 +328,12 @@ TEST_F(CheckpointTool, ReportsAndDryRuns) {
       {model + " --params-filename __params__", path("o.one")}};
   for (const auto& [command, output] : commands) {
     const std::string whole = command + " -o " + output;
-    const Result dry = run(whole + " --dry-run");
+    const CheckpointToolTestResult dry = run(whole + " --dry-run");
     EXPECT_EQ(dry.code, 0) << dry.out;
     EXPECT_THAT(dry.out, AllOf(HasSubstr("would write " + output), HasSubstr("2 vars"))) << command;
     EXPECT_TRUE(json::parse(run(whole + " --dry-run -q --json").out)["dry_run"]);
     EXPECT_FALSE(std::filesystem::exists(output)) << command;
-    const Result real = run(whole + " -q --json");
+    const CheckpointToolTestResult real = run(whole + " -q --json");
     ASSERT_EQ(real.code, 0) << real.out;
     const json report = json::parse(real.out);
     EXPECT_EQ(report["schema"]["version"], 1);
@@ -358,7 +362,7 @@ TEST_F(CheckpointTool, ComparesWholeNumbersExactly) {
     put(folder + "/n", bytes + value);
   }
   succeed("diff " + path("odd") + " " + path("odd"));
-  const Result differ = run("diff " + path("even") + " " + path("odd"));
+  const CheckpointToolTestResult differ = run("diff " + path("even") + " " + path("odd"));
   EXPECT_EQ(differ.code, 1);
   EXPECT_THAT(differ.out, HasSubstr("n: 1 elements differ"));
 }
@@ -376,7 +380,7 @@ TEST_F(CheckpointTool, GarbageOfServers) {
 }
 
 TEST_F(CheckpointTool, RefusesWrongUse) {
-  const Result unknown = run("verfy x");
+  const CheckpointToolTestResult unknown = run("verfy x");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.out, HasSubstr("did you mean 'verify'?"));
   EXPECT_EQ(run("diff a").code, 2);

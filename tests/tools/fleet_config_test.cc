@@ -8,8 +8,8 @@
 namespace millrace::tools {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 StatusOr<fleet::JobSpec> parse(const std::string& text) {
   return parse_fleet_config(text, [](const std::string& name) -> std::optional<std::string> {

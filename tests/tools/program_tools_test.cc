@@ -16,18 +16,18 @@ namespace millrace::tools {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::StartsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* kTrainer = "tests/data/programs/dist_table_trainer.pb";
-constexpr const char* kServer = "tests/data/programs/dist_table_pserver.pb";
+constexpr const char* kProgramToolsServer = "tests/data/programs/dist_table_pserver.pb";
 
-struct Result {
+struct ProgramToolsTestResult {
   int code;
   std::string out;  ///< stdout and stderr
 };
 
-class ProgramTools : public testing::Test {
+class ProgramTools : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() /
@@ -42,12 +42,12 @@ class ProgramTools : public testing::Test {
     return path(name);
   }
 
-  static Result run(const std::string& arguments) {
+  static ProgramToolsTestResult run(const std::string& arguments) {
     const char* const folder = std::getenv("MILLRACE_BIN_DIR");
     EXPECT_NE(folder, nullptr);
     const std::string command = std::string(folder == nullptr ? "." : folder) + "/" + arguments;
     std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-    Result result{-1, ""};
+    ProgramToolsTestResult result{-1, ""};
     std::array<char, 4096> buffer{};
     for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
       result.out.append(buffer.data(), got);
@@ -60,20 +60,20 @@ class ProgramTools : public testing::Test {
 };
 
 TEST_F(ProgramTools, TextReadsBack) {
-  const Result text = run(std::string("inspect-program ") + kTrainer);
+  const ProgramToolsTestResult text = run(std::string("inspect-program ") + kTrainer);
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out, StartsWith("# millrace program 1\n"));
   const std::string file = write("t.prog", text.out);
   EXPECT_EQ(run("inspect-program " + file).out, text.out);
   EXPECT_EQ(run("inspect-program - < " + file).out, text.out);
-  const Result same = run("diff-program " + file + " " + kTrainer);
+  const ProgramToolsTestResult same = run("diff-program " + file + " " + kTrainer);
   EXPECT_EQ(same.code, 0) << same.out;
   EXPECT_EQ(same.out, "");
 }
 
 TEST_F(ProgramTools, EveryFormatWritesItsDocument) {
   const auto format = [&](const std::string& name) {
-    return run(std::string("inspect-program ") + kServer + " --format " + name).out;
+    return run(std::string("inspect-program ") + kProgramToolsServer + " --format " + name).out;
   };
   EXPECT_THAT(format("dot"), StartsWith("digraph program {"));
   EXPECT_THAT(format("svg"), StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\""));
@@ -82,14 +82,16 @@ TEST_F(ProgramTools, EveryFormatWritesItsDocument) {
   const json document = json::parse(format("json"));
   EXPECT_EQ(document["schema"]["name"], "millrace.program");
   EXPECT_EQ(document["blocks"].size(), document["summary"]["blocks"]);
-  EXPECT_EQ(json::parse(run(std::string("inspect-program --json ") + kServer).out), document);
+  EXPECT_EQ(json::parse(run(std::string("inspect-program --json ") + kProgramToolsServer).out),
+            document);
 }
 
 TEST_F(ProgramTools, SelectionShowsAPart) {
-  const Result part = run(std::string("inspect-program --ops send --no-attrs ") + kTrainer);
+  const ProgramToolsTestResult part =
+      run(std::string("inspect-program --ops send --no-attrs ") + kTrainer);
   EXPECT_THAT(part.out, StartsWith("# millrace program 1, without attributes, a part"));
   EXPECT_THAT(part.out, HasSubstr("  send X="));
-  EXPECT_THAT(part.out, testing::Not(HasSubstr("  sgd ")));
+  EXPECT_THAT(part.out, ::testing::Not(HasSubstr("  sgd ")));
   EXPECT_EQ(run(std::string("inspect-program --block 99 ") + kTrainer).code, 3);
 }
 
@@ -101,7 +103,7 @@ TEST_F(ProgramTools, VerifyListsFindings) {
   const std::string bad = write("bad.prog",
                                 "# millrace program 1\nblock 0 {\n  var x: f32(2)\n"
                                 "  scale X=x -> Out=gone\n  scael X=x -> Out=x\n}\n");
-  const Result findings = run("inspect-program --verify " + bad);
+  const ProgramToolsTestResult findings = run("inspect-program --verify " + bad);
   EXPECT_EQ(findings.code, 3);
   EXPECT_THAT(findings.out, HasSubstr("gone"));
   EXPECT_THAT(findings.out, HasSubstr("scael"));
@@ -112,7 +114,8 @@ TEST_F(ProgramTools, VerifyListsFindings) {
 
 TEST_F(ProgramTools, InspectListsParameters) {
   const std::string model = "tests/data/models/linear/";
-  const Result text = run("inspect-program " + model + "__model__ --params " + model + "params");
+  const ProgramToolsTestResult text =
+      run("inspect-program " + model + "__model__ --params " + model + "params");
   EXPECT_EQ(text.code, 0) << text.out;
   EXPECT_EQ(text.out,
             "var  dtype  dims    bytes  min  max  mean  nan\n"
@@ -132,22 +135,24 @@ TEST_F(ProgramTools, InspectListsParameters) {
       HasSubstr("1 var, 52 bytes"));
   EXPECT_THAT(run("inspect-program " + separate + "__model__ --params " + separate).out,
               HasSubstr("2 vars, 56 bytes"));
-  const Result cut = run("inspect-program " + model +
-                         "__model__ --params tests/data/params_malformed/ex_par_cut.bin");
+  const ProgramToolsTestResult cut = run(
+      "inspect-program " + model + "__model__ --params tests/data/params_malformed/ex_par_cut.bin");
   EXPECT_EQ(cut.code, 3);
   EXPECT_THAT(cut.out, HasSubstr("ex_par_cut.bin, 'w': data of f32 [3, 2] at byte 58"));
 }
 
 TEST_F(ProgramTools, ErrorsNameTheFile) {
-  const Result absent = run("inspect-program " + path("no"));
+  const ProgramToolsTestResult absent = run("inspect-program " + path("no"));
   EXPECT_EQ(absent.code, 3);
   EXPECT_THAT(absent.out, HasSubstr("error: " + path("no") + ": cannot open"));
   EXPECT_EQ(run("inspect-program " + folder_.string()).code, 3);
   EXPECT_EQ(run("inspect-program").code, 2);
-  const Result params = run("inspect-program --params " + path("p") + " " + kTrainer);
+  const ProgramToolsTestResult params =
+      run("inspect-program --params " + path("p") + " " + kTrainer);
   EXPECT_EQ(params.code, 3);
   EXPECT_THAT(params.out, HasSubstr("error: " + path("p") + ": cannot open"));
-  const Result large = run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
+  const ProgramToolsTestResult large =
+      run(std::string("inspect-program --max-model-bytes 10 ") + kTrainer);
   EXPECT_EQ(large.code, 6);
   const std::string text = write("e.prog", "# millrace program 1\nblock 0 {\n  var x f32(2)\n}\n");
   EXPECT_THAT(run("inspect-program " + text).out, HasSubstr("e.prog: block 0, 'x': line 3"));
@@ -163,12 +168,12 @@ TEST_F(ProgramTools, OutputsAreNotOverwritten) {
 TEST_F(ProgramTools, DiffSaysWhere) {
   const std::string a = write("a.prog", "# millrace program 1\nblock 0 {\n  o X=x {k: 1}\n}\n");
   const std::string b = write("b.prog", "# millrace program 1\nblock 0 {\n  o X=y {k: 2}\n}\n");
-  const Result text = run("diff-program " + a + " " + b);
+  const ProgramToolsTestResult text = run("diff-program " + a + " " + b);
   EXPECT_EQ(text.code, 1);
   EXPECT_EQ(text.out, "block 0 op 0 (o): input X: [x] -> [y]\nblock 0 op 0 (o): attr k: 1 -> 2\n");
   const std::string map = write("map.json", R"({"x": "y"})");
   EXPECT_EQ(run("diff-program --ignore k --rename " + map + " " + a + " " + b).code, 0);
-  const Result as_json = run("diff-program --json " + a + " " + b);
+  const ProgramToolsTestResult as_json = run("diff-program --json " + a + " " + b);
   EXPECT_EQ(as_json.code, 1);
   EXPECT_EQ(json::parse(as_json.out)["differences"][1]["what"], "attr k");
   EXPECT_THAT(run("diff-program --format html " + a + " " + b).out, StartsWith("<!DOCTYPE html>"));
@@ -185,7 +190,8 @@ constexpr const char* kCosts =
 
 TEST_F(ProgramTools, CostsOfOneRun) {
   const std::string file = write("costs.prog", kCosts);
-  const Result all = run("inspect-program --flops --memory --shapes 8 --json " + file);
+  const ProgramToolsTestResult all =
+      run("inspect-program --flops --memory --shapes 8 --json " + file);
   ASSERT_EQ(all.code, 0) << all.out;
   const json costs = json::parse(all.out);
   EXPECT_EQ(costs["schema"]["name"], "millrace.costs");
@@ -198,10 +204,10 @@ TEST_F(ProgramTools, CostsOfOneRun) {
   EXPECT_EQ(costs["peak_bytes"], 1024);
   EXPECT_EQ(costs["peak_op"], 1);
   EXPECT_EQ(costs["largest"][0]["var"], "a");
-  const Result text = run("inspect-program --memory " + file);
+  const ProgramToolsTestResult text = run("inspect-program --memory " + file);
   EXPECT_THAT(text.out, HasSubstr("unknown dims count as 1"));
   EXPECT_THAT(text.out, HasSubstr("stored             256 B\n"));
-  EXPECT_THAT(text.out, testing::Not(HasSubstr("work")));
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("work")));
   EXPECT_THAT(run("inspect-program --shapes 8 " + file).out, HasSubstr("var a: f32(8, 16)"));
   EXPECT_EQ(run("inspect-program --shapes 0 " + file).code, 2);
   EXPECT_EQ(run("inspect-program --flops --block 7 " + file).code, 3);
@@ -219,7 +225,7 @@ TEST_F(ProgramTools, CsvHasALineAnOp) {
 
 // Scripts of the original write the bare flag.
 TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
-  const Result defaults = run("transpile-program --program p --print-config");
+  const ProgramToolsTestResult defaults = run("transpile-program --program p --print-config");
   ASSERT_EQ(defaults.code, 0) << defaults.out;
   const json settings = json::parse(defaults.out)["settings"];
   size_t switches = 0;
@@ -229,7 +235,8 @@ TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
     std::string flag = "--" + key;
     std::replace(flag.begin(), flag.end(), '_', '-');
     for (const std::string& text : {flag, flag + "=true", flag + " true"}) {
-      const Result on = run("transpile-program " + text + " --program p --print-config");
+      const ProgramToolsTestResult on =
+          run("transpile-program " + text + " --program p --print-config");
       ASSERT_EQ(on.code, 0) << on.out;
       EXPECT_EQ(json::parse(on.out)["settings"][key]["value"], "true") << text;
     }

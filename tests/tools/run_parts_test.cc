@@ -15,10 +15,10 @@
 namespace millrace::tools {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class DataSetTest : public testing::Test {
+class DataSetTest : public ::testing::Test {
  protected:
   DataSetTest() {
     program_->root().declare("x", VarSpec::tensor(DType::kFloat32, {-1, 2}));
@@ -26,7 +26,8 @@ class DataSetTest : public testing::Test {
   }
 
   StatusOr<DataSet> read(const std::string& text, const std::string& columns = "x=0:1,y=2") {
-    const std::string path = fmt::format("{}data_set_test_{}.csv", testing::TempDir(), ::getpid());
+    const std::string path =
+        fmt::format("{}data_set_test_{}.csv", ::testing::TempDir(), ::getpid());
     std::ofstream(path) << text;
     return DataSet::read(path, columns, *program_);
   }
@@ -78,8 +79,8 @@ TEST(LossCurve, DrawsValuesAndLeavesGapsForWhatIsNotFinite) {
   const std::string svg =
       loss_curve_svg("loss <1>", {3, 2, std::numeric_limits<double>::quiet_NaN(), 1, 0.5});
   EXPECT_THAT(svg, HasSubstr("loss &lt;1&gt;"));
-  EXPECT_THAT(svg, testing::ContainsRegex("d=\"M[^\"M]*L[^\"M]*M[^\"]*L"));
-  EXPECT_THAT(svg, testing::Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, ::testing::ContainsRegex("d=\"M[^\"M]*L[^\"M]*M[^\"]*L"));
+  EXPECT_THAT(svg, ::testing::Not(HasSubstr("nan")));
 }
 
 TEST(LossCurve, DrawsOneValueAndNone) {
@@ -126,8 +127,8 @@ TEST_F(MadeFeedTest, RepeatsRandomValuesOfASeed) {
   EXPECT_NEAR(sum / 1000, 0, 4 * 0.577 / std::sqrt(1000.0));
   const Tensor ids = make("1000xi64=random:7:50");
   EXPECT_THAT(ids.values<int64_t>(),
-              testing::Each(testing::AllOf(testing::Ge(0), testing::Lt(50))));
-  EXPECT_THAT(ids.values<int64_t>(), testing::Contains(49));
+              ::testing::Each(::testing::AllOf(::testing::Ge(0), ::testing::Lt(50))));
+  EXPECT_THAT(ids.values<int64_t>(), ::testing::Contains(49));
 }
 
 TEST_F(MadeFeedTest, SaysWhatIsWrong) {

@@ -14,8 +14,8 @@
 namespace millrace::tools {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 class Says final : public ps::Handler {
  public:
@@ -30,17 +30,17 @@ class Says final : public ps::Handler {
   std::string text_;
 };
 
-struct Result {
+struct StatusTestResult {
   int code;
   std::string out;
 };
 
-Result run(const std::string& arguments) {
+StatusTestResult run(const std::string& arguments) {
   const char* const folder = std::getenv("MILLRACE_BIN_DIR");
   const std::string command =
       std::string(folder == nullptr ? "." : folder) + "/status " + arguments;
   std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  Result result{-1, ""};
+  StatusTestResult result{-1, ""};
   std::array<char, 4096> buffer{};
   for (size_t got = 0; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
     result.out.append(buffer.data(), got);
@@ -49,7 +49,7 @@ Result run(const std::string& arguments) {
   return result;
 }
 
-class StatusTool : public testing::Test {
+class StatusTool : public ::testing::Test {
  protected:
   std::string serve(const std::string& text) {
     handlers_.push_back(std::make_unique<Says>(text));
@@ -63,32 +63,32 @@ class StatusTool : public testing::Test {
   std::vector<std::unique_ptr<ps::Listener>> listeners_;
 };
 
-constexpr const char* kServer =
+constexpr const char* kStatusServer =
     R"({"endpoint":"x","job":"clicks","epoch":3,"mode":"sync","step":17,"vars":9,"trainers":[)"
     R"({"trainer":0,"state":"live","step":18,"sent":true,"fetched":false,"silent_s":2,)"
     R"("last":"send-barrier"}]})";
 
 TEST_F(StatusTool, ShowsServersAndTrainers) {
-  const std::string endpoint = serve(kServer);
-  const Result result = run("--pservers " + endpoint);
+  const std::string endpoint = serve(kStatusServer);
+  const StatusTestResult result = run("--pservers " + endpoint);
   EXPECT_EQ(result.code, 0) << result.out;
   EXPECT_THAT(result.out, AllOf(HasSubstr("SERVER"), HasSubstr("clicks"), HasSubstr("sync"),
                                 HasSubstr("17"), HasSubstr("live"), HasSubstr("send-barrier")));
-  const Result json = run("--json --pservers " + endpoint);
+  const StatusTestResult json = run("--json --pservers " + endpoint);
   EXPECT_EQ(json.code, 0);
   EXPECT_THAT(json.out, AllOf(HasSubstr("\"answered\": true"), HasSubstr("\"step\": 17")));
 }
 
 TEST_F(StatusTool, NamesWhoDoesNotAnswer) {
-  const std::string there = serve(kServer);
-  const std::string gone = serve(kServer);
+  const std::string there = serve(kStatusServer);
+  const std::string gone = serve(kStatusServer);
   listeners_.pop_back();
-  const Result result = run("--timeout-ms 300 --pservers " + there + "," + gone);
+  const StatusTestResult result = run("--timeout-ms 300 --pservers " + there + "," + gone);
   EXPECT_EQ(result.code, 5);
   EXPECT_THAT(result.out, HasSubstr("1 of 2 servers did not answer: " + gone));
   EXPECT_THAT(result.out, HasSubstr("Connection refused"));
   EXPECT_THAT(result.out, HasSubstr("clicks"));
-  const Result json = run("-q --json --timeout-ms 300 --pservers " + gone);
+  const StatusTestResult json = run("-q --json --timeout-ms 300 --pservers " + gone);
   EXPECT_EQ(json.code, 5);
   EXPECT_THAT(json.out, HasSubstr("\"answered\": false"));
 }
@@ -97,7 +97,7 @@ TEST_F(StatusTool, OddAnswersDoNoHarm) {
   for (const std::string& text :
        {std::string(), std::string("[["), std::string(100000, '['),
         std::string(R"({"job":"\u001b[31m","trainers":[1,{"state":[]}],"step":{}})")}) {
-    const Result result = run("--pservers " + serve(text));
+    const StatusTestResult result = run("--pservers " + serve(text));
     EXPECT_EQ(result.code, 0) << result.out;
     EXPECT_EQ(result.out.find('\x1b'), std::string::npos);
   }

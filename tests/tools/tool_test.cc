@@ -16,16 +16,16 @@ namespace millrace::tools {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
-struct Result {
+struct ToolTestResult {
   int code;
   std::string out;
   std::string err;
 };
 
-class ToolTest : public testing::Test {
+class ToolTest : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() /
@@ -41,7 +41,7 @@ class ToolTest : public testing::Test {
   }
 
   // Runs a tool with one option of each sort; the body fails with the given status.
-  Result run(std::vector<std::string> arguments, Status status = Ok(), int code = kDone) {
+  ToolTestResult run(std::vector<std::string> arguments, Status status = Ok(), int code = kDone) {
     Tool tool({.name = "toy-tool",
                .purpose = "does nothing",
                .examples = {"toy-tool --trainers 4 model"},
@@ -59,7 +59,7 @@ class ToolTest : public testing::Test {
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
-    Result result;
+    ToolTestResult result;
     result.code = tool.run(static_cast<int>(argv.size()), argv.data(), [&]() -> StatusOr<int> {
       threads_ = tool.common().threads;
       if (!status.ok()) return status;
@@ -84,7 +84,7 @@ class ToolTest : public testing::Test {
 };
 
 TEST_F(ToolTest, HelpFitsEightyColumnsAndShowsDefaults) {
-  const Result result = run({"--help"});
+  const ToolTestResult result = run({"--help"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, HasSubstr("toy-tool - does nothing"));
   EXPECT_THAT(result.out, HasSubstr("number of trainers (default: 1)"));
@@ -102,7 +102,7 @@ TEST_F(ToolTest, HelpFitsEightyColumnsAndShowsDefaults) {
 }
 
 TEST_F(ToolTest, ManualPageShowsEveryOption) {
-  const Result result = run({"--manual"});
+  const ToolTestResult result = run({"--manual"});
   EXPECT_EQ(result.code, 0);
   EXPECT_THAT(result.out, HasSubstr(".TH \"TOY-TOOL\" 1"));
   EXPECT_THAT(result.out, HasSubstr(".SS Cluster\n.TP\n.B \\-\\-trainers"));
@@ -111,7 +111,7 @@ TEST_F(ToolTest, ManualPageShowsEveryOption) {
 }
 
 TEST_F(ToolTest, CompletionsKnowTheOptions) {
-  const Result bash = run({"--bash-completion"});
+  const ToolTestResult bash = run({"--bash-completion"});
   EXPECT_EQ(bash.code, 0);
   const std::string script = file("toy", bash.out);
   const std::string asked = file("asked", ". " + script +
@@ -123,7 +123,7 @@ TEST_F(ToolTest, CompletionsKnowTheOptions) {
   said.resize(std::fread(said.data(), 1, said.size(), pipe));
   EXPECT_EQ(pclose(pipe), 0);
   EXPECT_EQ(said, "--trainers\n");
-  const Result zsh = run({"--zsh-completion"});
+  const ToolTestResult zsh = run({"--zsh-completion"});
   EXPECT_THAT(zsh.out, HasSubstr("#compdef toy-tool"));
   EXPECT_THAT(zsh.out, HasSubstr("'*--trainers=[number of trainers]:"));
 }
@@ -136,7 +136,7 @@ TEST_F(ToolTest, VersionAsJson) {
 }
 
 TEST_F(ToolTest, UnknownOptionGetsASuggestion) {
-  const Result result = run({"--trainer", "4"});
+  const ToolTestResult result = run({"--trainer", "4"});
   EXPECT_EQ(result.code, 2);
   EXPECT_THAT(result.err, HasSubstr("error: unknown option '--trainer'"));
   EXPECT_THAT(result.err, HasSubstr("did you mean '--trainers'?"));
@@ -185,7 +185,7 @@ TEST_F(ToolTest, SwitchesAreOnWithoutAValue) {
   EXPECT_FALSE(sync_mode_);
   EXPECT_EQ(trainers_, 3);
   EXPECT_EQ(input_, "in");
-  const Result bad = run({"--half-async=perhaps"});
+  const ToolTestResult bad = run({"--half-async=perhaps"});
   EXPECT_EQ(bad.code, 2);
   EXPECT_THAT(bad.err, HasSubstr("--half-async"));
   EXPECT_THAT(run({"--help"}).out, HasSubstr("--half-async [BOOLEAN]"));
@@ -201,17 +201,17 @@ TEST_F(ToolTest, SwitchesInTheConfiguration) {
   EXPECT_FALSE(half_async_);
   EXPECT_EQ(run({"--config", off, "--half-async"}).code, 0);
   EXPECT_TRUE(half_async_);
-  const Result bad = run({"--config", file("bad.json", R"({"half_async": "perhaps"})")});
+  const ToolTestResult bad = run({"--config", file("bad.json", R"({"half_async": "perhaps"})")});
   EXPECT_EQ(bad.code, 3);
   EXPECT_THAT(bad.err, HasSubstr("--half-async"));
 }
 
 TEST_F(ToolTest, BadConfigurationIsBadInput) {
-  const Result unknown = run({"--config", file("u.json", R"({"trainer": 7})")});
+  const ToolTestResult unknown = run({"--config", file("u.json", R"({"trainer": 7})")});
   EXPECT_EQ(unknown.code, 3);
   EXPECT_THAT(unknown.err, HasSubstr("u.json: configuration: unknown field 'trainer'"));
   EXPECT_THAT(unknown.err, HasSubstr("did you mean 'trainers'?"));
-  const Result value = run({"--config", file("v.json", R"({"trainers": "x"})")});
+  const ToolTestResult value = run({"--config", file("v.json", R"({"trainers": "x"})")});
   EXPECT_EQ(value.code, 3);
   EXPECT_THAT(value.err, HasSubstr("--trainers"));
   EXPECT_THAT(run({"--config", file("n.json", "{")}).err, HasSubstr("configuration is no JSON"));
@@ -236,7 +236,7 @@ TEST_F(ToolTest, ErrorsAsTextAndJson) {
   where.var = "w@GRAD";
   const Status status =
       InvalidProgram("reads '{}', which no op writes", "w@GRAD").at(where).with_hint("look there");
-  const Result text = run({}, status);
+  const ToolTestResult text = run({}, status);
   EXPECT_EQ(text.code, 3);
   EXPECT_EQ(text.out, "");
   EXPECT_EQ(text.err,
@@ -264,7 +264,7 @@ TEST_F(ToolTest, EachCodeHasItsExitCode) {
 
 TEST_F(ToolTest, OutputsAreReplacedOnlyWithForce) {
   const std::string path = file("out", "old");
-  const Result refused = run({"-o", path});
+  const ToolTestResult refused = run({"-o", path});
   EXPECT_EQ(refused.code, 2);
   EXPECT_THAT(refused.err, HasSubstr("output exists already"));
   EXPECT_THAT(refused.err, HasSubstr("--force"));
@@ -279,8 +279,8 @@ TEST_F(ToolTest, OutputsAreReplacedOnlyWithForce) {
 }
 
 TEST_F(ToolTest, LogLinesObeyQuietAndVerbose) {
-  EXPECT_THAT(run({}).err,
-              testing::MatchesRegex("[0-9-]+T[0-9:]+\\.[0-9][0-9][0-9]Z info toy-tool: running\n"));
+  EXPECT_THAT(run({}).err, ::testing::MatchesRegex(
+                               "[0-9-]+T[0-9:]+\\.[0-9][0-9][0-9]Z info toy-tool: running\n"));
   EXPECT_EQ(run({"-q"}).err, "");
   EXPECT_THAT(run({"-v"}).err, HasSubstr("debug toy-tool: detail"));
   EXPECT_EQ(json::parse(run({"--log-format=json"}).err)["text"], "running");

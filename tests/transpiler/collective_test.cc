@@ -12,10 +12,10 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
-class CollectiveTest : public testing::Test {
+class CollectiveTest : public ::testing::Test {
  protected:
   CollectiveTest() {
     arguments_.trainers = "h1:1,h1:2,h2:1,h2:2";

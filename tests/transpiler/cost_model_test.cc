@@ -13,7 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 CostSlice dense(const std::string& name, int32_t server, int64_t floats) {
   CostSlice slice;

@@ -11,10 +11,10 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
-class FederatedTest : public testing::Test {
+class FederatedTest : public ::testing::Test {
  protected:
   FederatedTest() {
     arguments_.pservers = "h:1";

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kVars = R"(# millrace program 1
+constexpr const char* kFuseTablesVars = R"(# millrace program 1
 
 block 0 {
   persist emb: f32(100, 4)
@@ -31,8 +31,8 @@ constexpr const char* kUpdate =
     "  sgd Param=emb Grad=emb@GRAD LearningRate=rate -> ParamOut=emb {op_role: 2, op_role_var: "
     "[\"emb\", \"emb@GRAD\"]}\n}\n";
 
-std::unique_ptr<Program> read(const std::string& ops) {
-  auto program = read_program_bytes(kVars + ops + kUpdate, "test", {});
+std::unique_ptr<Program> read_fuse_tables(const std::string& ops) {
+  auto program = read_program_bytes(kFuseTablesVars + ops + kUpdate, "test", {});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
 }
@@ -62,18 +62,18 @@ Fused fuse(Program& program) {
 }
 
 TEST(FuseTables, OneLookupWhereTheFirstStood) {
-  const auto program = read("  relu X=y -> Out=y\n" + lookup("ids", "a") + "  relu X=a -> Out=a\n" +
-                            lookup("more", "b"));
+  const auto program = read_fuse_tables("  relu X=y -> Out=y\n" + lookup("ids", "a") +
+                                        "  relu X=a -> Out=a\n" + lookup("more", "b"));
   EXPECT_TRUE(fuse(*program).status.ok());
   EXPECT_THAT(types(*program), ElementsAre("relu", "distributed_lookup_table", "relu", "sgd"));
   EXPECT_THAT(program->root().op_vector()[1]->input("Ids"), ElementsAre("ids", "more"));
 }
 
 TEST(FuseTables, IdsThatAreComputedLaterMoveForward) {
-  const auto program =
-      read(lookup("ids", "a") + "  relu X=a -> Out=y\n" +
-           "  cast X=ids -> Out=half {in_dtype: 3, out_dtype: 3}\n" +
-           "  cast X=half -> Out=more {in_dtype: 3, out_dtype: 3}\n" + lookup("more", "b"));
+  const auto program = read_fuse_tables(lookup("ids", "a") + "  relu X=a -> Out=y\n" +
+                                        "  cast X=ids -> Out=half {in_dtype: 3, out_dtype: 3}\n" +
+                                        "  cast X=half -> Out=more {in_dtype: 3, out_dtype: 3}\n" +
+                                        lookup("more", "b"));
   const Fused fused = fuse(*program);
   EXPECT_TRUE(fused.status.ok());
   EXPECT_THAT(fused.remarks, IsEmpty());
@@ -82,9 +82,9 @@ TEST(FuseTables, IdsThatAreComputedLaterMoveForward) {
 }
 
 TEST(FuseTables, IdsThatDependOnRowsKeepLookupsApart) {
-  const auto program = read(lookup("ids", "a") +
-                            "  arg_max X=a -> Out=more {axis: -1l, keepdims: true, dtype: 3}\n" +
-                            lookup("more", "b"));
+  const auto program = read_fuse_tables(
+      lookup("ids", "a") + "  arg_max X=a -> Out=more {axis: -1l, keepdims: true, dtype: 3}\n" +
+      lookup("more", "b"));
   const Fused fused = fuse(*program);
   EXPECT_TRUE(fused.status.ok());
   EXPECT_THAT(types(*program), ElementsAre("distributed_lookup_table", "arg_max",
@@ -93,16 +93,16 @@ TEST(FuseTables, IdsThatDependOnRowsKeepLookupsApart) {
 }
 
 TEST(FuseTables, CountsOfAnotherTypeAreRefused) {
-  const auto program =
-      read("  var show: i64(-1, 1)\n  var a@GRAD: f32(-1, 4)\n" + lookup("ids", "a") +
-           "  lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD {is_sparse: "
-           "true}\n");
+  const auto program = read_fuse_tables(
+      "  var show: i64(-1, 1)\n  var a@GRAD: f32(-1, 4)\n" + lookup("ids", "a") +
+      "  lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD {is_sparse: "
+      "true}\n");
   EXPECT_THAT(fuse(*program).status.message(),
               HasSubstr("the var 'show' of float32 is needed for counts of the sparse tables"));
 }
 
 TEST(PlanTables, AnEmbeddingWithoutAnOptimizerIsAnError) {
-  auto program = read_program_bytes(kVars + lookup("ids", "a") + "}\n", "test", {});
+  auto program = read_program_bytes(kFuseTablesVars + lookup("ids", "a") + "}\n", "test", {});
   ASSERT_TRUE(program.ok());
   EXPECT_THAT(fuse(**program).status.message(),
               HasSubstr("'emb' is looked up on the servers, but no optimizer updates it"));

@@ -10,9 +10,9 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-class GeoTest : public testing::Test {
+class GeoTest : public ::testing::Test {
  protected:
   GeoTest() {
     arguments_.pservers = "h:1,h:2";

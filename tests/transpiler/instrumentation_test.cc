@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using testing::FunctionPass;
 using testing::op_list;
 
-StatusOr<std::unique_ptr<Pass>> make_append(const PassOptions& options) {
+StatusOr<std::unique_ptr<Pass>> make_append_instrumentation(const PassOptions& options) {
   return std::unique_ptr<Pass>(std::make_unique<FunctionPass>(
       "append", [type = options.string("type")](Program& program, PassContext&) -> StatusOr<bool> {
         if (type == "bad") return InvalidProgram("no");
@@ -26,7 +26,7 @@ StatusOr<std::unique_ptr<Pass>> make_append(const PassOptions& options) {
       }));
 }
 
-std::string read(const std::filesystem::path& path) {
+std::string read_instrumentation(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
@@ -34,8 +34,9 @@ std::string read(const std::filesystem::path& path) {
 class InstrumentationTest : public ::testing::Test {
  protected:
   InstrumentationTest() {
-    passes_.add(
-        PassInfo("append", "add an op").string("type", "relu", "type").factory(make_append));
+    passes_.add(PassInfo("append", "add an op")
+                    .string("type", "relu", "type")
+                    .factory(make_append_instrumentation));
   }
   ~InstrumentationTest() override { std::filesystem::remove_all(folder_); }
 
@@ -103,10 +104,10 @@ TEST_F(InstrumentationTest, DumpsNumberedFiles) {
   const auto watcher = dump_to_folder(folder_ / "deep", pipeline, op_list);
   ASSERT_TRUE(run(pipeline, *watcher).ok());
   const auto deep = folder_ / "deep";
-  EXPECT_EQ(read(deep / "pipeline.txt"), "append{type=a},append{type=b}\n");
-  EXPECT_EQ(read(deep / "000-input.prog"), "");
-  EXPECT_EQ(read(deep / "001-append.prog"), "a\n");
-  EXPECT_EQ(read(deep / "002-append.prog"), "a\nb\n");
+  EXPECT_EQ(read_instrumentation(deep / "pipeline.txt"), "append{type=a},append{type=b}\n");
+  EXPECT_EQ(read_instrumentation(deep / "000-input.prog"), "");
+  EXPECT_EQ(read_instrumentation(deep / "001-append.prog"), "a\n");
+  EXPECT_EQ(read_instrumentation(deep / "002-append.prog"), "a\nb\n");
 }
 
 TEST_F(InstrumentationTest, DumpsTheErrorOfAFailedRun) {
@@ -114,7 +115,7 @@ TEST_F(InstrumentationTest, DumpsTheErrorOfAFailedRun) {
   const auto watcher = dump_to_folder(folder_, pipeline, op_list);
   ASSERT_FALSE(run(pipeline, *watcher).ok());
   EXPECT_THAT(files(), ElementsAre("000-input.prog", "failed.txt", "pipeline.txt"));
-  EXPECT_EQ(read(folder_ / "failed.txt"),
+  EXPECT_EQ(read_instrumentation(folder_ / "failed.txt"),
             "error: no\n  note: in pass 'append' (1 of 1) of 'append{type=bad}'\n");
 }
 

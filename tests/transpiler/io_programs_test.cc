@@ -11,13 +11,13 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 const std::vector<std::string> kSaveAttrs = {"shape",           "slice_shapes", "slice_varnames",
                                              "remote_varnames", "endpoints",    "file_path"};
 
-class IoProgramsTest : public testing::Test {
+class IoProgramsTest : public ::testing::Test {
  protected:
   StatusOr<SavePrograms> save() {
     return make_save_programs(*trainer_, overview_, properties_, directory_);

@@ -24,7 +24,8 @@ struct Case {
   bool scale;
 };
 
-class MultiThreadTest : public testing::TestWithParam<std::tuple<int64_t, int64_t, int64_t, bool>> {
+class MultiThreadTest
+    : public ::testing::TestWithParam<std::tuple<int64_t, int64_t, int64_t, bool>> {
  protected:
   Case setup() const {
     return {std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam()),
@@ -102,7 +103,7 @@ TEST_P(MultiThreadTest, EveryGradientIsReducedOnceAfterItIsMadeAndBeforeItIsUsed
     for (const Op* optimizer : ops_of(*out.main, "sgd")) EXPECT_TRUE(op->comes_before(*optimizer));
     EXPECT_TRUE(block.first_writer("w@GRAD")->comes_before(*op) || setup().fuse == 0);
   }
-  EXPECT_THAT(reduced, testing::ElementsAre("b@GRAD", "w@GRAD"));
+  EXPECT_THAT(reduced, ::testing::ElementsAre("b@GRAD", "w@GRAD"));
 }
 
 TEST_P(MultiThreadTest, TheUpdateWaitsForTheRing) {
@@ -133,8 +134,8 @@ TEST_P(MultiThreadTest, TablesAreLeftOutOfTheReduction) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MultiThreadTest,
-                         testing::Combine(testing::Values(1, 8), testing::Values(1, 3),
-                                          testing::Values(0, 1, 2), testing::Bool()));
+                         ::testing::Combine(::testing::Values(1, 8), ::testing::Values(1, 3),
+                                            ::testing::Values(0, 1, 2), ::testing::Bool()));
 
 }  // namespace
 }  // namespace millrace::transpiler

@@ -11,9 +11,9 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
-class Nccl2Test : public testing::Test {
+class Nccl2Test : public ::testing::Test {
  protected:
   Nccl2Test() {
     arguments_.trainers = "h1:1,h1:2,h2:1,h2:2";

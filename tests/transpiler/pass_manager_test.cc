@@ -18,7 +18,7 @@ StatusOr<std::unique_ptr<Pass>> pass(const char* name, Body body) {
   return std::unique_ptr<Pass>(std::make_unique<FunctionPass>(name, body));
 }
 
-StatusOr<std::unique_ptr<Pass>> make_append(const PassOptions& options) {
+StatusOr<std::unique_ptr<Pass>> make_append_pass_manager(const PassOptions& options) {
   return pass("append", [type = options.string("type")](Program& program, PassContext&) {
     program.root().append_op(type);
     return StatusOr<bool>(true);
@@ -59,7 +59,7 @@ class PassManagerTest : public ::testing::Test {
   PassManagerTest() {
     passes_.add(PassInfo("append", "add an op")
                     .string("type", "relu", "type of the op")
-                    .factory(make_append));
+                    .factory(make_append_pass_manager));
     passes_.add(PassInfo("nothing", "do nothing").factory(make_nothing));
     passes_.add(PassInfo("liar", "change something and deny it")
                     .flag("startup", false, "in the startup program")

@@ -10,8 +10,8 @@
 namespace millrace::transpiler {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string small_report() {
   const auto cost = estimate_cost(cost_input(small_properties(), small_overview(), 2));

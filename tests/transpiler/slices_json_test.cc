@@ -88,7 +88,7 @@ TEST(SlicesJsonTest, LayoutIsThatOfAnIndentedDocument) {
     EXPECT_EQ(nlohmann::ordered_json::parse(text).dump(1) + "\n", text);
   }
   EXPECT_THAT(slices_json(properties, overview),
-              testing::HasSubstr("\"tab\\t \\\"q\\\" \\\\ del\x7f \xc3\xa9 \xef\xbf\xbd\""));
+              ::testing::HasSubstr("\"tab\\t \\\"q\\\" \\\\ del\x7f \xc3\xa9 \xef\xbf\xbd\""));
 }
 
 std::string refusal(const char* pointer, const json& value) {

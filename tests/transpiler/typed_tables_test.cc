@@ -14,7 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr const char* kVars = R"(
+constexpr const char* kTypedTablesVars = R"(
   persist emb: f32(100, 4)
   persist rate: f32(1)
   var ids: i64(-1, 1)
@@ -29,7 +29,7 @@ constexpr const char* kVars = R"(
 )";
 
 std::string main_text(const std::string& between = "", const std::string& grad = "emb@GRAD") {
-  return std::string("# millrace program 1\n\nblock 0 {") + kVars + R"(
+  return std::string("# millrace program 1\n\nblock 0 {") + kTypedTablesVars + R"(
   lookup_table_v2 Ids=ids W=emb -> Out=a {padding_idx: -1l}
   lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: -1l}
   lookup_table_v2_grad Ids=more W=emb Out@GRAD=b@GRAD -> W@GRAD=emb@GRAD@0 {is_sparse: true}
@@ -49,15 +49,15 @@ block 0 {
 }
 )";
 
-std::unique_ptr<Program> read(const std::string& text) {
+std::unique_ptr<Program> read_typed_tables(const std::string& text) {
   auto program = read_program_bytes(text, "test", {});
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   return *std::move(program);
 }
 
 TEST(TypedTables, LookupsAndGradientsBecomeTwoOps) {
-  const auto main = read(main_text());
-  const auto startup = read(kStartup);
+  const auto main = read_typed_tables(main_text());
+  const auto startup = read_typed_tables(kStartup);
   const auto facts = use_typed_table(*main, *startup, {"emb", 2, "", "", false});
   ASSERT_TRUE(facts.ok()) << facts.status().to_string();
   EXPECT_EQ(facts->height, 100);
@@ -79,8 +79,8 @@ TEST(TypedTables, LookupsAndGradientsBecomeTwoOps) {
 TEST(TypedTables, WhatServersCannotDoIsRefused) {
   const auto message = [](const std::string& text, const std::string& startup,
                           const TypedTableUse& use) {
-    const auto main = read(text);
-    const auto start = read(startup);
+    const auto main = read_typed_tables(text);
+    const auto start = read_typed_tables(startup);
     return use_typed_table(*main, *start, use).status().message();
   };
   const std::string clip = "  clip X=emb@GRAD -> Out=emb@GRAD@1 {min: -1.0, max: 1.0}\n";

@@ -44,7 +44,8 @@ class Reader {
 
 using Names = std::vector<std::string>;
 
-StatusOr<std::vector<io::TensorFileEntry>> facts_of(const Names& names, const Reader& read) {
+StatusOr<std::vector<io::TensorFileEntry>> facts_of_convert(const Names& names,
+                                                            const Reader& read) {
   std::vector<io::TensorFileEntry> entries;
   for (const std::string& name : names) {
     MILLRACE_ASSIGN_OR_RETURN(io::TensorFileEntry entry, read.facts(name));
@@ -97,8 +98,8 @@ Names outputs_of(const CheckpointFlags& flags, const std::string& output, const 
   return paths;
 }
 
-Status write(Tool& tool, const CheckpointFlags& flags, const Names& names,
-             const TensorSource& source) {
+Status write_convert(Tool& tool, const CheckpointFlags& flags, const Names& names,
+                     const TensorSource& source) {
   const std::string& output = tool.common().output;
   ByteProgress progress = progress_of(tool, flags, "convert", source.bytes());
   const Reader read(flags, source, progress);
@@ -112,7 +113,8 @@ Status write(Tool& tool, const CheckpointFlags& flags, const Names& names,
     MILLRACE_RETURN_IF_ERROR(write_separate(output, names, read, replace, flags.sync));
     return io::write_folder_manifest(output, names, {}, flags.sync);
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::TensorFileEntry> entries, facts_of(names, read));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<io::TensorFileEntry> entries,
+                            facts_of_convert(names, read));
   if (flags.to == "safetensors") return io::write_tensor_file(output, entries, read, replace);
   return to_checkpoint(flags, output, entries, read, replace);
 }
@@ -137,7 +139,7 @@ StatusOr<int> checkpoint_convert(Tool& tool, const CheckpointFlags& flags) {
     MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
     return kDone;
   }
-  MILLRACE_RETURN_IF_ERROR(write(tool, flags, names, *source));
+  MILLRACE_RETURN_IF_ERROR(write_convert(tool, flags, names, *source));
   MILLRACE_RETURN_IF_ERROR(report_written(tool, flags, report));
   return kDone;
 }

@@ -35,7 +35,8 @@ double as_double(T value) {
 }
 
 template <typename T>
-void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Difference& found) {
+void compare_diff(const Tensor& a, const Tensor& b, const CheckpointFlags& flags,
+                  Difference& found) {
   const auto left = a.values<T>();
   const auto right = b.values<T>();
   for (size_t i = 0; i < left.size(); ++i) {
@@ -87,7 +88,8 @@ void compare_bytes(const Tensor& a, const Tensor& b, Difference& found) {
   }
 }
 
-void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Difference& found) {
+void compare_diff(const Tensor& a, const Tensor& b, const CheckpointFlags& flags,
+                  Difference& found) {
   if (a.dtype() != b.dtype() || a.dims() != b.dims()) {
     found.what = describe(a) + " and " + describe(b);
     return;
@@ -98,23 +100,23 @@ void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Dif
   }
   switch (a.dtype()) {
     case DType::kFloat32:
-      return compare<float>(a, b, flags, found);
+      return compare_diff<float>(a, b, flags, found);
     case DType::kFloat64:
-      return compare<double>(a, b, flags, found);
+      return compare_diff<double>(a, b, flags, found);
     case DType::kFloat16:
-      return compare<Float16>(a, b, flags, found);
+      return compare_diff<Float16>(a, b, flags, found);
     case DType::kBfloat16:
-      return compare<Bfloat16>(a, b, flags, found);
+      return compare_diff<Bfloat16>(a, b, flags, found);
     case DType::kInt64:
-      return compare<int64_t>(a, b, flags, found);
+      return compare_diff<int64_t>(a, b, flags, found);
     case DType::kInt32:
-      return compare<int32_t>(a, b, flags, found);
+      return compare_diff<int32_t>(a, b, flags, found);
     case DType::kInt16:
-      return compare<int16_t>(a, b, flags, found);
+      return compare_diff<int16_t>(a, b, flags, found);
     case DType::kInt8:
-      return compare<int8_t>(a, b, flags, found);
+      return compare_diff<int8_t>(a, b, flags, found);
     case DType::kUint8:
-      return compare<uint8_t>(a, b, flags, found);
+      return compare_diff<uint8_t>(a, b, flags, found);
     case DType::kComplex64:
       return compare_complex<float>(a, b, flags, found);
     case DType::kComplex128:
@@ -124,8 +126,8 @@ void compare(const Tensor& a, const Tensor& b, const CheckpointFlags& flags, Dif
   }
 }
 
-std::optional<Difference> compare(const std::string& name, const Value& a, const Value& b,
-                                  const CheckpointFlags& flags) {
+std::optional<Difference> compare_diff(const std::string& name, const Value& a, const Value& b,
+                                       const CheckpointFlags& flags) {
   Difference found;
   found.name = name;
   const auto* const left_rows = a.get_if<SelectedRows>();
@@ -139,7 +141,7 @@ std::optional<Difference> compare(const std::string& name, const Value& a, const
              (left_rows->rows != right_rows->rows || left_rows->height != right_rows->height)) {
     found.what = "other rows";
   } else {
-    compare(*left, *right, flags, found);
+    compare_diff(*left, *right, flags, found);
   }
   if (found.what.empty() && found.count == 0) return std::nullopt;
   return found;
@@ -157,7 +159,7 @@ void compare_arrays(const std::string& name, const TensorArray& a, const TensorA
     if (a[i].initialized() != b[i].initialized()) {
       found.what = a[i].initialized() ? "only in A" : "only in B";
     } else if (a[i].initialized()) {
-      compare(a[i], b[i], flags, found);
+      compare_diff(a[i], b[i], flags, found);
     }
     if (!found.what.empty() || found.count > 0) differences.push_back(std::move(found));
   }
@@ -223,7 +225,7 @@ StatusOr<int> checkpoint_diff(Tool& tool, const CheckpointFlags& flags) {
       const auto* const right_array = y.get_if<TensorArray>();
       if (left_array != nullptr && right_array != nullptr) {
         compare_arrays(name, *left_array, *right_array, flags, differences);
-      } else if (auto found = compare(name, x, y, flags)) {
+      } else if (auto found = compare_diff(name, x, y, flags)) {
         differences.push_back(*std::move(found));
       }
       progress.add(io::tensor_bytes(x));

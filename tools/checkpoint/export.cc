@@ -48,7 +48,7 @@ StatusOr<Value> densify(const SelectedRows& table, const io::ParamSpec& spec) {
   return value;
 }
 
-Status check(const Value& value, const io::ParamSpec& spec) {
+Status check_export(const Value& value, const io::ParamSpec& spec) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr) return Ok();
   bool fits = !spec.dtype || *spec.dtype == tensor->dtype();
@@ -95,7 +95,7 @@ class Parts {
       value = densify(*table, place.spec);
       if (!value.ok()) return of_var(std::move(value).status(), name);
     }
-    if (Status status = check(*value, place.spec); !status.ok())
+    if (Status status = check_export(*value, place.spec); !status.ok())
       return of_var(std::move(status), name);
     progress.add(io::tensor_bytes(*value));
     return value;

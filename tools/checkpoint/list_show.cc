@@ -22,7 +22,7 @@ namespace millrace::tools {
 namespace {
 
 // One line of `list`.
-struct Row {
+struct ListShowRow {
   io::CheckpointEntry entry;
   int64_t server = -1;  // whose snapshot it is; -1: a checkpoint of a run
   std::string time;     // of the manifest; empty if there is none
@@ -38,8 +38,9 @@ std::string modification_time(const std::string& path) {
   return utc_time(std::chrono::system_clock::from_time_t(facts.st_mtime));
 }
 
-Row row_of(const Tool& tool, const CheckpointFlags& flags, const io::CheckpointEntry& entry) {
-  Row row;
+ListShowRow row_of(const Tool& tool, const CheckpointFlags& flags,
+                   const io::CheckpointEntry& entry) {
+  ListShowRow row;
   row.entry = entry;
   if (!entry.complete) return row;
   row.time = modification_time(entry.folder + "/" + std::string(io::kManifestName));
@@ -55,7 +56,7 @@ Row row_of(const Tool& tool, const CheckpointFlags& flags, const io::CheckpointE
   return row;
 }
 
-std::string list_text(const std::vector<Row>& rows) {
+std::string list_text(const std::vector<ListShowRow>& rows) {
   const bool servers = !rows.empty() && rows.front().server >= 0;
   const auto server_column = [&](const std::string& text) {
     return servers ? fmt::format("{:>6}  ", text) : std::string();
@@ -63,7 +64,7 @@ std::string list_text(const std::vector<Row>& rows) {
   std::string out = server_column("server");
   out += fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", "step", "time", "complete",
                      "ranks", "tensors", "bytes");
-  for (const Row& row : rows) {
+  for (const ListShowRow& row : rows) {
     const char* const state = !row.entry.complete ? "no" : row.wrong.empty() ? "yes" : "damaged";
     out += server_column(std::to_string(row.server));
     out += fmt::format("{:>12}  {:24}  {:9}  {:>6}  {:>8}  {:>12}\n", row.entry.step, row.time,
@@ -73,12 +74,12 @@ std::string list_text(const std::vector<Row>& rows) {
   return out;
 }
 
-std::string list_json(const std::vector<Row>& rows, const std::string& path) {
+std::string list_json(const std::vector<ListShowRow>& rows, const std::string& path) {
   JsonWriter out;
   out.begin_object();
   out.key("schema").begin_object().member("name", "millrace.checkpoints").member("version", 1);
   out.end_object().member("folder", path).key("checkpoints").begin_array();
-  for (const Row& row : rows) {
+  for (const ListShowRow& row : rows) {
     out.begin_object();
     if (row.server >= 0) out.member("server", row.server);
     out.member("step", row.entry.step).member("folder", row.entry.folder);
@@ -219,7 +220,7 @@ StatusOr<int> checkpoint_list(Tool& tool, const CheckpointFlags& flags) {
   const std::string& path = flags.paths[0];
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) return NotFound("no such folder").in_file(path);
-  std::vector<Row> rows;
+  std::vector<ListShowRow> rows;
   const std::vector<std::string> servers = server_folders(path);
   for (size_t i = 0; i < std::max<size_t>(servers.size(), 1); ++i) {
     MILLRACE_ASSIGN_OR_RETURN(const auto entries,
@@ -261,8 +262,7 @@ StatusOr<int> checkpoint_show(Tool& tool, const CheckpointFlags& flags) {
   if (flags.paths.size() > 1 && !std::ranges::binary_search(names, flags.paths[1])) {
     const std::vector<std::string_view> views(names.begin(), names.end());
     const std::string nearest = nearest_name(flags.paths[1], views);
-    Status status =
-        NotFound("no tensor {}", millrace::quoted(flags.paths[1])).in_file(flags.paths[0]);
+    Status status = NotFound("no tensor {}", in_quotes(flags.paths[1])).in_file(flags.paths[0]);
     return nearest.empty()
                ? std::move(status)
                : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));

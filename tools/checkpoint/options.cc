@@ -169,8 +169,7 @@ StatusOr<int> run_checkpoint(Tool& tool, const CheckpointFlags& flags) {
     std::vector<std::string_view> names;
     for (const Command& each : kCommands) names.push_back(each.name);
     const std::string nearest = nearest_name(flags.command, names);
-    Status status(StatusCode::kUsage,
-                  fmt::format("unknown command {}", millrace::quoted(flags.command)));
+    Status status(StatusCode::kUsage, fmt::format("unknown command {}", in_quotes(flags.command)));
     return nearest.empty()
                ? std::move(status).with_hint("checkpoint --help shows what there is")
                : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What was looked at, and what is wrong with it.
-struct Outcome {
+struct VerifyOutcome {
   std::vector<std::string> looked_at;
   std::vector<Status> wrong;
 };
@@ -32,7 +32,8 @@ Status in_checkpoint(Status status, const std::string& folder, const std::string
 }
 
 // The vars of a program that the checkpoint must have, with their dtypes and dims.
-void check_program(const Program& program, const io::Checkpoint& checkpoint, Outcome& outcome) {
+void check_program(const Program& program, const io::Checkpoint& checkpoint,
+                   VerifyOutcome& outcome) {
   for (const io::ParamSpec& spec : io::persistables_of(program)) {
     const io::StoredTensor* const stored = checkpoint.manifest().find(spec.name);
     const auto report = [&](Status status) {
@@ -59,7 +60,8 @@ void check_program(const Program& program, const io::Checkpoint& checkpoint, Out
 }
 
 // The same of its tensor arrays.
-void check_arrays(const Program& program, const io::Checkpoint& checkpoint, Outcome& outcome) {
+void check_arrays(const Program& program, const io::Checkpoint& checkpoint,
+                  VerifyOutcome& outcome) {
   for (const Var& var : program.root().vars()) {
     if (!var.persistable() || var.kind() != VarKind::kLodTensorArray) continue;
     const std::string name = var.name().str();
@@ -72,7 +74,7 @@ void check_arrays(const Program& program, const io::Checkpoint& checkpoint, Outc
 }
 
 void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::string& folder,
-                   const Program* program, Outcome& outcome) {
+                   const Program* program, VerifyOutcome& outcome) {
   outcome.looked_at.push_back(folder);
   const auto checkpoint = io::Checkpoint::open(folder, load_options(tool, flags, folder));
   if (!checkpoint.ok()) {
@@ -90,7 +92,7 @@ void verify_folder(const Tool& tool, const CheckpointFlags& flags, const std::st
 
 // Files without checksums: what can be read is right.
 void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
-                 Outcome& outcome) {
+                 VerifyOutcome& outcome) {
   outcome.looked_at.push_back(path);
   const auto source = open_source(tool, flags, path);
   if (!source.ok()) {
@@ -106,7 +108,7 @@ void verify_file(const Tool& tool, const CheckpointFlags& flags, const std::stri
 
 // NOLINTNEXTLINE(misc-no-recursion): server-<i> has no servers of its own
 Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::string& path,
-                   const Program* program, Outcome& outcome) {
+                   const Program* program, VerifyOutcome& outcome) {
   std::error_code error;
   if (!fs::exists(path, error)) return NotFound("no such file or folder").in_file(path);
   const bool folder = fs::is_directory(path, error);
@@ -136,7 +138,7 @@ Status verify_path(const Tool& tool, const CheckpointFlags& flags, const std::st
   return NotFound("there is no complete checkpoint").in_file(path);
 }
 
-std::string verify_json(const Outcome& outcome) {
+std::string verify_json(const VerifyOutcome& outcome) {
   JsonWriter out;
   out.begin_object();
   out.key("schema").begin_object().member("name", "millrace.checkpoint_verify");
@@ -162,7 +164,7 @@ StatusOr<int> checkpoint_verify(Tool& tool, const CheckpointFlags& flags) {
   if (!flags.program.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(program, read_program(tool, flags.program));
   }
-  Outcome outcome;
+  VerifyOutcome outcome;
   for (const std::string& path : flags.paths)
     MILLRACE_RETURN_IF_ERROR(verify_path(tool, flags, path, program.get(), outcome));
   MILLRACE_RETURN_IF_ERROR(check_stopped(flags));

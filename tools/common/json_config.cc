@@ -12,17 +12,17 @@
 namespace millrace::tools {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-std::string item_text(const Json& value) {
+std::string item_text(const OrderedJson& value) {
   return value.is_string() ? value.get<std::string>()
-                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+                           : value.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
-std::vector<std::string> inputs_of(const Json& value, const CLI::Option& option) {
+std::vector<std::string> inputs_of(const OrderedJson& value, const CLI::Option& option) {
   if (!value.is_array()) return {item_text(value)};
   std::vector<std::string> items;
-  for (const Json& element : value) items.push_back(item_text(element));
+  for (const OrderedJson& element : value) items.push_back(item_text(element));
   if (option.get_items_expected_max() > 1) return items;
   // An option with one value takes a list in the form of the command line.
   std::string joined;
@@ -50,7 +50,7 @@ std::string JsonConfig::to_config(const CLI::App* /*app*/, bool /*default_also*/
 
 std::vector<CLI::ConfigItem> JsonConfig::from_config(std::istream& input) const {
   const std::string text((std::istreambuf_iterator<char>(input)), std::istreambuf_iterator<char>());
-  const Json document = Json::parse(text, nullptr, false, true);
+  const OrderedJson document = OrderedJson::parse(text, nullptr, false, true);
   if (document.is_discarded()) fail(InvalidArgument("configuration is no JSON"));
   if (!document.is_object())
     fail(InvalidArgument("configuration: expected a JSON object, found {}", document.type_name()));

@@ -21,7 +21,7 @@ namespace {
 
 using namespace millrace;
 
-constexpr std::string_view kHead =
+constexpr std::string_view kOpsTableHead =
     R"(# Ops
 
 Every op type this build knows, from the schemas in `ops/`. Written by `ops_table > docs/ops.md` in the source folder;
@@ -133,10 +133,10 @@ std::string tested(const Evidence& evidence, const std::string& type) {
   return evidence.unit_tests.find('"' + type + '"') == std::string::npos ? "" : "unit tests";
 }
 
-std::string table() {
+std::string table_ops_table() {
   const auto runtime = executor::standard_runtime();
   const Evidence known = evidence();
-  std::string out(kHead);
+  std::string out(kOpsTableHead);
   for (const llvm::StringRef type : runtime->ops->types()) {
     const ops::OpDef& def = *runtime->ops->find(type);
     if (def.forward() != nullptr || type.endswith("_grad")) continue;
@@ -148,8 +148,8 @@ std::string table() {
   return out;
 }
 
-int check(const std::string& path) {
-  if (content_of(path) == table()) return 0;
+int check_ops_table(const std::string& path) {
+  if (content_of(path) == table_ops_table()) return 0;
   fmt::print(stderr, "{} is out of date; write it anew with: ops_table > {}\n", path, path);
   return 1;
 }
@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
   std::string path;
   app.add_option("--check", path, "compare with this file instead of printing");
   CLI11_PARSE(app, argc, argv);
-  if (!path.empty()) return check(path);
-  fmt::print("{}", table());
+  if (!path.empty()) return check_ops_table(path);
+  fmt::print("{}", table_ops_table());
   return 0;
 }

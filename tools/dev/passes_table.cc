@@ -15,7 +15,7 @@ namespace {
 
 using namespace millrace::transpiler;
 
-constexpr std::string_view kHead = R"(# Passes
+constexpr std::string_view kPassesTableHead = R"(# Passes
 
 What `transpile-program --passes` knows. A pipeline is text, `a,b{x=1,y=[p,q],z="quoted"}`; a list of one may be
 written as its element. The program is verified after each pass, and a pass that denies a change is caught. Written by
@@ -41,10 +41,10 @@ std::string describe(const OptionDef& option) {
       option.fallback ? std::visit(DefaultText(), *option.fallback) : "required", doc);
 }
 
-std::string table() {
+std::string table_passes_table() {
   PassRegistry passes;
   register_all_passes(passes);
-  std::string out(kHead);
+  std::string out(kPassesTableHead);
   for (const PassInfo* pass : passes.passes()) {
     out += fmt::format("\n## {}\n\n{}\n", pass->name().str(), pass->summary().str());
     if (pass->options().empty()) continue;
@@ -54,10 +54,10 @@ std::string table() {
   return out;
 }
 
-int check(const std::string& path) {
+int check_passes_table(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const std::string found{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (found == table()) return 0;
+  if (found == table_passes_table()) return 0;
   fmt::print(stderr, "{} is out of date; write it anew with: passes_table > {}\n", path, path);
   return 1;
 }
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
   std::string path;
   app.add_option("--check", path, "compare with this file instead of printing");
   CLI11_PARSE(app, argc, argv);
-  if (!path.empty()) return check(path);
-  fmt::print("{}", table());
+  if (!path.empty()) return check_passes_table(path);
+  fmt::print("{}", table_passes_table());
   return 0;
 }

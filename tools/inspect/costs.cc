@@ -20,7 +20,7 @@ namespace tp = millrace::transpiler;
 
 constexpr size_t kLargest = 8;
 
-double bytes_of(const Block& block, llvm::StringRef name) {
+double bytes_of_costs(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var_recursive(name);
   return var == nullptr ? 0 : static_cast<double>(ops::tensor_bytes(var->spec()));
 }
@@ -108,7 +108,7 @@ void add_memory(const Program& program, ProgramCosts& costs) {
 
 double bytes_out(const Op& op) {
   double out = 0;
-  for (const llvm::StringRef name : op.output_names()) out += bytes_of(op.block(), name);
+  for (const llvm::StringRef name : op.output_names()) out += bytes_of_costs(op.block(), name);
   return out;
 }
 

@@ -61,7 +61,7 @@ void add_range(const Tensor& tensor, ParamFacts& facts) {
   }
 }
 
-ParamFacts facts_of(const std::string& name, const Tensor& tensor) {
+ParamFacts facts_of_params(const std::string& name, const Tensor& tensor) {
   ParamFacts facts;
   facts.name = name;
   facts.dtype = tensor.dtype();
@@ -84,23 +84,23 @@ StatusOr<io::ParamValues> read_values(const Program& program, const std::string&
   return io::read_parameters(path, program);
 }
 
-using Row = std::array<std::string, 9>;
+using ParamsRow = std::array<std::string, 9>;
 
 // Columns as wide as their widest cell; a column without content is left out.
-std::string table(const std::vector<Row>& rows) {
+std::string table_params(const std::vector<ParamsRow>& rows) {
   constexpr size_t kLeftAligned = 4;
-  Row::size_type columns = rows[0].size();
+  ParamsRow::size_type columns = rows[0].size();
   std::array<size_t, 9> width{};
   for (size_t column = 0; column < columns; ++column) {
     bool used = column != 3;
-    for (const Row& row : rows) {
+    for (const ParamsRow& row : rows) {
       width[column] = std::max(width[column], row[column].size());
       used = used || (&row != rows.data() && !row[column].empty());
     }
     if (!used) width[column] = 0;
   }
   std::string out;
-  for (const Row& row : rows) {
+  for (const ParamsRow& row : rows) {
     std::string line;
     for (size_t column = 0; column < columns; ++column) {
       if (width[column] == 0) continue;
@@ -116,15 +116,16 @@ std::string table(const std::vector<Row>& rows) {
 }  // namespace
 
 void add_param_facts(const std::string& name, const Value& value, std::vector<ParamFacts>& facts) {
-  if (const auto* const tensor = value.get_if<Tensor>()) facts.push_back(facts_of(name, *tensor));
+  if (const auto* const tensor = value.get_if<Tensor>())
+    facts.push_back(facts_of_params(name, *tensor));
   if (const auto* const rows = value.get_if<SelectedRows>()) {
-    facts.push_back(facts_of(name, rows->value));
+    facts.push_back(facts_of_params(name, rows->value));
     facts.back().lod = fmt::format("rows of {}", rows->height);
   }
   if (const auto* const array = value.get_if<TensorArray>()) {
     for (size_t i = 0; i < array->size(); ++i) {
       if ((*array)[i].initialized())
-        facts.push_back(facts_of(fmt::format("{}[{}]", name, i), (*array)[i]));
+        facts.push_back(facts_of_params(fmt::format("{}[{}]", name, i), (*array)[i]));
     }
   }
 }
@@ -140,7 +141,8 @@ StatusOr<std::vector<ParamFacts>> read_param_facts(
 }
 
 std::string params_text(const std::vector<ParamFacts>& facts) {
-  std::vector<Row> rows = {{"var", "dtype", "dims", "lod", "bytes", "min", "max", "mean", "nan"}};
+  std::vector<ParamsRow> rows = {
+      {"var", "dtype", "dims", "lod", "bytes", "min", "max", "mean", "nan"}};
   int64_t bytes = 0;
   for (const ParamFacts& fact : facts) {
     const auto number = [&](double value) {
@@ -152,7 +154,7 @@ std::string params_text(const std::vector<ParamFacts>& facts) {
                     number(fact.mean), std::to_string(fact.nan)});
     bytes += fact.bytes;
   }
-  return table(rows) +
+  return table_params(rows) +
          fmt::format("{} var{}, {} bytes\n", facts.size(), facts.size() == 1 ? "" : "s", bytes);
 }
 

@@ -45,7 +45,7 @@ std::string json_of(const JobEnvironment& own, const std::vector<ChildPlan>& chi
 }
 
 // A log line a line, so that none is taken for another tool's.
-void log_lines(const Tool& tool, const std::string& text) {
+void log_lines_launch(const Tool& tool, const std::string& text) {
   llvm::SmallVector<llvm::StringRef, 32> lines;
   llvm::StringRef(text).split(lines, '\n', -1, false);
   for (const llvm::StringRef line : lines) tool.log(LogLevel::kError, std::string_view(line));
@@ -137,7 +137,7 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
   for (int run = 0;; ++run) {
     MILLRACE_ASSIGN_OR_RETURN(const fleet::JobOutcome outcome,
                               fleet::supervise(children, supervisor));
-    log_lines(tool, outcome.report);
+    log_lines_launch(tool, outcome.report);
     constexpr int kMayPass = 5;
     if (outcome.code == 0 || outcome.by_signal || run >= flags.max_restart ||
         (outcome.code != kMayPass && outcome.code <= 128))

@@ -20,7 +20,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr int64_t kMaxSlicesBytes = int64_t{1} << 30;
+constexpr int64_t kMostSlicesBytes = int64_t{1} << 30;
 
 ps::ServerOptions server_options(const Tool& tool, const PsFlags& flags, int threads,
                                  const std::string& files_root) {
@@ -150,7 +150,7 @@ Status ServerJob::load(const Tool& tool, const Files& files, const executor::Exe
     if (files.params.empty()) return Ok();
     return {StatusCode::kUsage, "--params gives whole variables; --slices says which part is here"};
   }
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMostSlicesBytes));
   StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
   if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
   MILLRACE_RETURN_IF_ERROR(ps::number_table_rows(*slices, *program_, scope_));

@@ -48,16 +48,16 @@ ServerAnswer ask(ps::Transport& transport, const std::string& endpoint,
   return answer;
 }
 
-using Row = std::vector<std::string>;
+using ServerStatusRow = std::vector<std::string>;
 
-std::string aligned(const std::vector<Row>& rows) {
+std::string aligned(const std::vector<ServerStatusRow>& rows) {
   std::vector<size_t> widths;
-  for (const Row& row : rows) {
+  for (const ServerStatusRow& row : rows) {
     widths.resize(std::max(widths.size(), row.size()));
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   std::string out;
-  for (const Row& row : rows) {
+  for (const ServerStatusRow& row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) line += fmt::format("{:<{}}  ", row[i], widths[i]);
     line.erase(line.find_last_not_of(' ') + 1);
@@ -66,7 +66,8 @@ std::string aligned(const std::vector<Row>& rows) {
   return out;
 }
 
-void add_server(const ServerAnswer& answer, std::vector<Row>& servers, std::vector<Row>& trainers) {
+void add_server(const ServerAnswer& answer, std::vector<ServerStatusRow>& servers,
+                std::vector<ServerStatusRow>& trainers) {
   if (!answer.status.ok()) {
     servers.push_back({answer.endpoint, "no answer", "-", "-", "-", "-", "-"});
     return;
@@ -99,8 +100,9 @@ std::vector<ServerAnswer> ask_servers(ps::Transport& transport,
 }
 
 std::string status_table(const std::vector<ServerAnswer>& answers) {
-  std::vector<Row> servers{{"SERVER", "ANSWER", "JOB", "MODE", "EPOCH", "STEP", "VARS"}};
-  std::vector<Row> trainers{
+  std::vector<ServerStatusRow> servers{
+      {"SERVER", "ANSWER", "JOB", "MODE", "EPOCH", "STEP", "VARS"}};
+  std::vector<ServerStatusRow> trainers{
       {"SERVER", "TRAINER", "STATE", "STEP", "SENT", "FETCHED", "SILENT S", "LAST CALL"}};
   for (const ServerAnswer& answer : answers) add_server(answer, servers, trainers);
   std::string out = aligned(servers);

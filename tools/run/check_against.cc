@@ -63,8 +63,8 @@ struct Largest {
   size_t beyond = 0;  ///< elements beyond the tolerance
 };
 
-Largest compare(const std::vector<double>& found, const std::vector<double>& expected,
-                const Tolerance& tolerance) {
+Largest compare_check_against(const std::vector<double>& found, const std::vector<double>& expected,
+                              const Tolerance& tolerance) {
   Largest largest;
   for (size_t i = 0; i < found.size(); ++i) {
     const double a = found[i];
@@ -117,7 +117,7 @@ CheckResult check_against(const executor::NamedValues& results,
                           describe(found->second)));
       continue;
     }
-    const Largest largest = compare(*x, *y, tolerance);
+    const Largest largest = compare_check_against(*x, *y, tolerance);
     const std::string line =
         fmt::format("{}: largest difference {:.3g} at element {} (expected {:.6g})", name,
                     largest.difference, largest.element, largest.expected);

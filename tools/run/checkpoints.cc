@@ -72,10 +72,12 @@ io::LocalState state_of(const Session& session) {
   return state;
 }
 
-Status fill(const io::Checkpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
+Status fill_checkpoints(const io::Checkpoint& checkpoint,
+                        const std::vector<io::LoadTarget>& targets) {
   return io::load_state_dict(checkpoint, targets);
 }
-Status fill(io::SpreadCheckpoint& checkpoint, const std::vector<io::LoadTarget>& targets) {
+Status fill_checkpoints(io::SpreadCheckpoint& checkpoint,
+                        const std::vector<io::LoadTarget>& targets) {
   return checkpoint.load_state_dict(targets);
 }
 
@@ -99,7 +101,7 @@ Status load(AnyCheckpoint& checkpoint, Session& session) {
     }
     targets.push_back(std::move(target));
   }
-  MILLRACE_RETURN_IF_ERROR(fill(checkpoint, targets));
+  MILLRACE_RETURN_IF_ERROR(fill_checkpoints(checkpoint, targets));
   MILLRACE_ASSIGN_OR_RETURN(session.random, load_random(checkpoint, session));
   return Ok();
 }

@@ -56,7 +56,7 @@ bool fits(double cell) {
 }
 
 template <typename T>
-Status fill(const CsvTable& table, const ColumnRange& range, Tensor& to) {
+Status fill_data_set(const CsvTable& table, const ColumnRange& range, Tensor& to) {
   T* out = to.data<T>();
   const size_t rows = table.cells.size() / table.columns;
   for (size_t r = 0; r < rows; ++r) {
@@ -93,16 +93,16 @@ StatusOr<Tensor> column_tensor(const CsvTable& table, const ColumnRange& range,
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(var->dtype(), dims));
   switch (var->dtype()) {
     case DType::kFloat32:
-      MILLRACE_RETURN_IF_ERROR(fill<float>(table, range, tensor));
+      MILLRACE_RETURN_IF_ERROR(fill_data_set<float>(table, range, tensor));
       break;
     case DType::kFloat64:
-      MILLRACE_RETURN_IF_ERROR(fill<double>(table, range, tensor));
+      MILLRACE_RETURN_IF_ERROR(fill_data_set<double>(table, range, tensor));
       break;
     case DType::kInt32:
-      MILLRACE_RETURN_IF_ERROR(fill<int32_t>(table, range, tensor));
+      MILLRACE_RETURN_IF_ERROR(fill_data_set<int32_t>(table, range, tensor));
       break;
     case DType::kInt64:
-      MILLRACE_RETURN_IF_ERROR(fill<int64_t>(table, range, tensor));
+      MILLRACE_RETURN_IF_ERROR(fill_data_set<int64_t>(table, range, tensor));
       break;
     default:
       return Unimplemented("var '{}': csv columns of {}", range.var, dtype_name(var->dtype()));

@@ -83,7 +83,7 @@ class Numbers {
 };
 
 template <typename T>
-void fill(Tensor& tensor, const Filling& filling) {
+void fill_made_feed(Tensor& tensor, const Filling& filling) {
   Numbers numbers(filling.seed);
   for (T& value : tensor.values<T>()) {
     if constexpr (std::is_same_v<T, bool>) {
@@ -99,34 +99,34 @@ void fill(Tensor& tensor, const Filling& filling) {
 Status fill_random(llvm::StringRef name, Tensor& tensor, const Filling& filling) {
   switch (tensor.dtype()) {
     case DType::kFloat32:
-      fill<float>(tensor, filling);
+      fill_made_feed<float>(tensor, filling);
       return Ok();
     case DType::kFloat64:
-      fill<double>(tensor, filling);
+      fill_made_feed<double>(tensor, filling);
       return Ok();
     case DType::kFloat16:
-      fill<Float16>(tensor, filling);
+      fill_made_feed<Float16>(tensor, filling);
       return Ok();
     case DType::kBfloat16:
-      fill<Bfloat16>(tensor, filling);
+      fill_made_feed<Bfloat16>(tensor, filling);
       return Ok();
     case DType::kInt64:
-      fill<int64_t>(tensor, filling);
+      fill_made_feed<int64_t>(tensor, filling);
       return Ok();
     case DType::kInt32:
-      fill<int32_t>(tensor, filling);
+      fill_made_feed<int32_t>(tensor, filling);
       return Ok();
     case DType::kInt16:
-      fill<int16_t>(tensor, filling);
+      fill_made_feed<int16_t>(tensor, filling);
       return Ok();
     case DType::kInt8:
-      fill<int8_t>(tensor, filling);
+      fill_made_feed<int8_t>(tensor, filling);
       return Ok();
     case DType::kUint8:
-      fill<uint8_t>(tensor, filling);
+      fill_made_feed<uint8_t>(tensor, filling);
       return Ok();
     case DType::kBool:
-      fill<bool>(tensor, filling);
+      fill_made_feed<bool>(tensor, filling);
       return Ok();
     default:
       return usage(name, "random values of this element type cannot be made");

@@ -53,16 +53,16 @@ Status run_step(Session& session, const RunOptions& options, const NamedValues& 
 }
 
 // What a run has given.
-struct Outcome {
+struct RunOnceOutcome {
   NamedValues results;
   std::vector<double> losses;  // of the first fetch, where it is one number
 };
 
 // Runs all steps. The first fetch, where it is one number, is the loss that progress shows.
-StatusOr<Outcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
-                            Feeder& feeder, const std::vector<std::string>& fetches,
-                            Progress& progress, StopTogether& stop) {
-  Outcome outcome;
+StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const RunOptions& options,
+                                   Feeder& feeder, const std::vector<std::string>& fetches,
+                                   Progress& progress, StopTogether& stop) {
+  RunOnceOutcome outcome;
   RunCheckpoints checkpoints(tool, options);
   MILLRACE_RETURN_IF_ERROR(checkpoints.begin(
       session, options.check_nan || !options.profile.empty() || options.op_profile));
@@ -120,7 +120,7 @@ Status save_model(const Tool& tool, const RunOptions& options, const Session& se
 }
 
 Status write_outcome(Tool& tool, const RunOptions& options, const Session& session,
-                     const executor::Runtime& runtime, const Outcome& outcome,
+                     const executor::Runtime& runtime, const RunOnceOutcome& outcome,
                      const std::vector<std::string>& fetches) {
   if (!tool.common().output.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string bytes, io::npz_bytes(outcome.results));
@@ -154,7 +154,8 @@ Status write_outcome(Tool& tool, const RunOptions& options, const Session& sessi
 }
 
 // Exit code of --check-against; the lines of the comparison go to stderr.
-StatusOr<int> check_results(const Tool& tool, const RunOptions& options, const Outcome& outcome) {
+StatusOr<int> check_results(const Tool& tool, const RunOptions& options,
+                            const RunOnceOutcome& outcome) {
   if (options.check_against.empty()) return kDone;
   NamedValues expected;
   if (llvm::StringRef(options.check_against).endswith(".npy")) {
@@ -176,7 +177,7 @@ StatusOr<int> check_results(const Tool& tool, const RunOptions& options, const O
   return check.same ? kDone : kAnswerIsNo;
 }
 
-void log_lines(const Tool& tool, const std::string& text) {
+void log_lines_run_once(const Tool& tool, const std::string& text) {
   llvm::SmallVector<llvm::StringRef, 32> rows;
   llvm::StringRef(text).split(rows, '\n', -1, false);
   for (const llvm::StringRef row : rows) tool.log(LogLevel::kInfo, std::string_view(row));
@@ -219,7 +220,7 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
   }
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
   StopTogether stop(watch, session.ranks);
-  MILLRACE_ASSIGN_OR_RETURN(const Outcome outcome,
+  MILLRACE_ASSIGN_OR_RETURN(const RunOnceOutcome outcome,
                             run_steps(tool, session, options, feeder, fetches, progress, stop));
   if (stop.signal() != 0) {
     tool.log(LogLevel::kWarning, fmt::format("stopped by signal {}", stop.signal()));
@@ -242,9 +243,9 @@ StatusOr<int> run_once(Tool& tool, const RunOptions& options,
     }
   } else if (!options.profile.empty()) {
     MILLRACE_RETURN_IF_ERROR(tool.write_file(options.profile, trace.chrome_json()));
-    log_lines(tool, trace.op_table());
+    log_lines_run_once(tool, trace.op_table());
   } else if (options.op_profile && session.prepared != nullptr) {
-    log_lines(tool, trace.op_table());
+    log_lines_run_once(tool, trace.op_table());
   }
   MILLRACE_RETURN_IF_ERROR(write_outcome(tool, options, session, *runtime, outcome, fetches));
   MILLRACE_RETURN_IF_ERROR(run_with_shared_vars(tool, options, runtime, session));

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 using fleet::ConfigDict;
 using fleet::ConfigValue;
 
-constexpr int64_t kMaxConfigBytes = 64 << 20;
+constexpr int64_t kFleetConfigMaxConfigBytes = 64 << 20;
 constexpr double kMaxWorkers = 65'536;
 
 StatusOr<ConfigValue> read_list(const Json& json, const std::string& path) {
@@ -126,7 +126,8 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   return Ok();
 }
 
-StatusOr<fleet::JobSpec> read_config(const Json& json, fleet::EnvironmentReader environment) {
+StatusOr<fleet::JobSpec> read_config_fleet_config(const Json& json,
+                                                  fleet::EnvironmentReader environment) {
   JsonFields fields(json, "");
   fleet::JobSpec spec;
   MILLRACE_RETURN_IF_ERROR(read_mode(fields, spec));
@@ -151,14 +152,14 @@ StatusOr<fleet::JobSpec> read_config(const Json& json, fleet::EnvironmentReader 
 StatusOr<fleet::JobSpec> parse_fleet_config(const std::string& text,
                                             fleet::EnvironmentReader environment) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return read_config(json, std::move(environment));
+  if (json.is_object()) return read_config_fleet_config(json, std::move(environment));
   return InvalidArgument("expected a JSON object, found {}",
                          json.is_discarded() ? "no JSON" : json_kind(json));
 }
 
 StatusOr<fleet::JobSpec> read_fleet_config(const std::string& path,
                                            fleet::EnvironmentReader environment) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kFleetConfigMaxConfigBytes));
   StatusOr<fleet::JobSpec> spec = parse_fleet_config(text, std::move(environment));
   if (!spec.ok()) return std::move(spec).status().in_file(path);
   return spec;

@@ -22,7 +22,7 @@ std::string json_kind(const Json& value) {
     case Json::value_t::array:
       return "a list";
     case Json::value_t::string:
-      return millrace::quoted(value.get<std::string>());
+      return in_quotes(value.get<std::string>());
     default:
       return value.dump();
   }

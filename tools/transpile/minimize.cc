@@ -67,8 +67,8 @@ Status check_flags(Tool& tool, const TranspileOptions& options) {
   return Ok();
 }
 
-Status write(Tool& tool, const TranspileOptions& options, const std::string& folder,
-             const std::string& name, const Program& program) {
+Status write_minimize(Tool& tool, const TranspileOptions& options, const std::string& folder,
+                      const std::string& name, const Program& program) {
   return write_below(tool, folder, name, serialize(program, options.format == "text"));
 }
 
@@ -80,7 +80,7 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
   if (Status status = append_gradients(registry, *main, config); !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
-  MILLRACE_RETURN_IF_ERROR(write(tool, options, "backward", "__model__", *main));
+  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "backward", "__model__", *main));
   return kDone;
 }
 
@@ -127,8 +127,8 @@ StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
   if (options.backward_only) return write_backward(tool, options, *registry);
   MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms made,
                             make_training_programs(tool, options, *registry));
-  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__model__", *made.main));
-  MILLRACE_RETURN_IF_ERROR(write(tool, options, "main", "__startup__", *made.startup));
+  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__model__", *made.main));
+  MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__startup__", *made.startup));
   return kDone;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxConfigBytes = 64 << 20;
+constexpr int64_t kMinimizeConfigMaxConfigBytes = 64 << 20;
 
 // "L1Decay, coeff=0.001000", the form that the original prints.
 StatusOr<Regularizer> printed_regularizer(const std::string& text, const std::string& path) {
@@ -112,7 +112,7 @@ StatusOr<std::map<std::string, int64_t>> read_name_scopes(JsonFields& top) {
   return scopes;
 }
 
-StatusOr<MinimizeConfig> read_config(const Json& json) {
+StatusOr<MinimizeConfig> read_config_minimize_config(const Json& json) {
   JsonFields top(json, "");
   MinimizeConfig config;
   MILLRACE_ASSIGN_OR_RETURN(config.name_scopes, read_name_scopes(top));
@@ -139,13 +139,13 @@ StatusOr<MinimizeConfig> read_config(const Json& json) {
 
 StatusOr<MinimizeConfig> parse_minimize_config(const std::string& text) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_object()) return read_config(json);
+  if (json.is_object()) return read_config_minimize_config(json);
   return InvalidArgument("expected a JSON object, found {}",
                          json.is_discarded() ? "no JSON" : json_kind(json));
 }
 
 StatusOr<MinimizeConfig> read_minimize_config(const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxConfigBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMinimizeConfigMaxConfigBytes));
   StatusOr<MinimizeConfig> config = parse_minimize_config(text);
   if (!config.ok()) return std::move(config).status().in_file(path);
   return config;

@@ -17,18 +17,19 @@ using Json = nlohmann::json;
 
 // One value of "type" and the function that reads the other members.
 template <typename T>
-struct Kind {
+struct OptimizerConfigKind {
   const char* type;
   T (*read)(JsonFields& fields);
 };
 
 // Reads "type" and the members that belong to it. The fields are not finished.
 template <typename T, size_t N>
-StatusOr<T> read_kind(JsonFields& fields, const std::array<Kind<T>, N>& kinds) {
+StatusOr<T> read_kind_optimizer_config(JsonFields& fields,
+                                       const std::array<OptimizerConfigKind<T>, N>& kinds) {
   std::string type;
   MILLRACE_RETURN_IF_ERROR(fields.text("type", type).require("type").status());
   std::vector<std::string> types;
-  for (const Kind<T>& kind : kinds) {
+  for (const OptimizerConfigKind<T>& kind : kinds) {
     if (type == kind.type) return kind.read(fields);
     types.emplace_back(kind.type);
   }
@@ -55,7 +56,7 @@ T read_betas(JsonFields& fields) {
   return m;
 }
 
-constexpr std::array<Kind<UpdateMethod>, 14> kMethods = {{
+constexpr std::array<OptimizerConfigKind<UpdateMethod>, 14> kMethods = {{
     {"sgd", [](JsonFields&) -> UpdateMethod { return Sgd{}; }},
     {"momentum", [](JsonFields& f) -> UpdateMethod { return read_momentum(f); }},
     {"momentum_fused",
@@ -159,7 +160,7 @@ Decay read_stepped(JsonFields& fields) {
   return d;
 }
 
-constexpr std::array<Kind<Decay>, 7> kDecays = {{
+constexpr std::array<OptimizerConfigKind<Decay>, 7> kDecays = {{
     {"noam",
      [](JsonFields& f) -> Decay {
        NoamDecay d;
@@ -209,7 +210,7 @@ constexpr std::array<Kind<Decay>, 7> kDecays = {{
 
 StatusOr<Decay> read_decay(const Json& json, const std::string& path) {
   JsonFields fields(json, path);
-  StatusOr<Decay> decay = read_kind(fields, kDecays);
+  StatusOr<Decay> decay = read_kind_optimizer_config(fields, kDecays);
   if (decay.ok()) MILLRACE_RETURN_IF_ERROR(fields.finish());
   return decay;
 }
@@ -293,7 +294,7 @@ StatusOr<LearningRate> read_schedule(const Json& json, const std::string& path) 
 
 // ---- clips and regularizers
 
-constexpr std::array<Kind<GradientClip>, 3> kClips = {{
+constexpr std::array<OptimizerConfigKind<GradientClip>, 3> kClips = {{
     {"value",
      [](JsonFields& f) -> GradientClip {
        ClipByValue clip;
@@ -323,14 +324,14 @@ Regularizer read_coeff(JsonFields& fields) {
   return decay;
 }
 
-constexpr std::array<Kind<Regularizer>, 2> kRegularizers = {
+constexpr std::array<OptimizerConfigKind<Regularizer>, 2> kRegularizers = {
     {{"l1", read_coeff<L1Decay>}, {"l2", read_coeff<L2Decay>}}};
 
 template <typename T, size_t N>
 StatusOr<T> read_whole(const Json& json, const std::string& path,
-                       const std::array<Kind<T>, N>& kinds) {
+                       const std::array<OptimizerConfigKind<T>, N>& kinds) {
   JsonFields fields(json, path);
-  StatusOr<T> value = read_kind(fields, kinds);
+  StatusOr<T> value = read_kind_optimizer_config(fields, kinds);
   if (value.ok()) MILLRACE_RETURN_IF_ERROR(fields.finish());
   return value;
 }
@@ -373,7 +374,7 @@ StatusOr<GradientClip> read_clip(const Json& json, const std::string& path) {
 Status read_optimizer(const Json& json, const std::string& path, const std::string& loss,
                       MinimizeOptions& options) {
   JsonFields fields(json, path);
-  MILLRACE_ASSIGN_OR_RETURN(options.method, read_kind(fields, kMethods));
+  MILLRACE_ASSIGN_OR_RETURN(options.method, read_kind_optimizer_config(fields, kMethods));
   MILLRACE_RETURN_IF_ERROR(read_rate(fields, options));
   MILLRACE_RETURN_IF_ERROR(read_gradient_steps(fields, options));
   std::vector<std::string> own;

@@ -8,7 +8,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
+std::string_view view_collect_optimizers(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -22,13 +22,13 @@ bool clips_gradients(const Op& op, const DistributeTranspilerConfig& config) {
          !role::is_optimizer(op);
 }
 
-Status add_pair(const Block& block, DistributionJob& job, llvm::StringRef param,
-                llvm::StringRef grad, const Op* op) {
+Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llvm::StringRef param,
+                                   llvm::StringRef grad, const Op* op) {
   const Var* const param_var = block.find_var(param);
   const Var* const grad_var = block.find_var(grad);
   if (param_var == nullptr || grad_var == nullptr) {
     Status status = InvalidProgram("op_role_var names '{}', which block 0 does not declare",
-                                   view(param_var == nullptr ? param : grad));
+                                   view_collect_optimizers(param_var == nullptr ? param : grad));
     return op == nullptr ? status : std::move(status).at(op->location());
   }
   ParamGrad pair;
@@ -59,7 +59,7 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
       if (block.find_var(name) == nullptr) {
         return InvalidProgram(
                    "attribute 'distribute_update_vars' names '{}', which block 0 does not declare",
-                   view(name))
+                   view_collect_optimizers(name))
             .at(op.location());
       }
       if (job.pair_of_param.count(name) == 0) {
@@ -67,7 +67,7 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
                    "attribute 'distribute_update_vars' names '{}', which has no gradient: its "
                    "update cannot be "
                    "divided between servers",
-                   view(name))
+                   view_collect_optimizers(name))
             .at(op.location());
       }
     }
@@ -100,7 +100,7 @@ Status collect_optimizers(Program& main, PassContext& context, DistributionJob& 
     }
     job.optimize_ops.push_back(&op);
     if (job.pair_of_param.count(vars[0]) > 0) continue;
-    MILLRACE_RETURN_IF_ERROR(add_pair(block, job, vars[0], vars[1], &op));
+    MILLRACE_RETURN_IF_ERROR(add_pair_collect_optimizers(block, job, vars[0], vars[1], &op));
   }
   job.ops_of_pair.resize(job.pairs.size());
   for (const Op* const op : job.optimize_ops) {

@@ -55,7 +55,7 @@ class AverageUpdates final : public Pass {
       const Var* const param = block.find_var(op->first_input("Param"));
       if (param == nullptr) {
         return InvalidProgram("the op updates {}, which the block does not declare",
-                              quoted(op->first_input("Param").str()))
+                              in_quotes(op->first_input("Param").str()))
             .at(op->location());
       }
       first_updated = param->name().str();

@@ -67,7 +67,7 @@ StatusOr<CollectivePlan> plan_collective(const Program& main, const Program& sta
   const std::string& mode = config.collective_mode;
   if (mode != "grad_allreduce" && mode != "local_sgd" && mode != kMultiThread) {
     return InvalidArgument(
-        "collective_mode {} is unknown, expected grad_allreduce, local_sgd or {}", quoted(mode),
+        "collective_mode {} is unknown, expected grad_allreduce, local_sgd or {}", in_quotes(mode),
         kMultiThread);
   }
   CollectivePlan plan;
@@ -122,7 +122,8 @@ StatusOr<std::vector<GradPair>> backward_pairs(const Op& op) {
   }
   for (const std::string& name : names) {
     if (op.block().find_var(name) == nullptr) {
-      return InvalidProgram("op_role_var names {}, which the block does not declare", quoted(name))
+      return InvalidProgram("op_role_var names {}, which the block does not declare",
+                            in_quotes(name))
           .at(op.location());
     }
   }

@@ -122,7 +122,7 @@ void add_table(const Block& block, const DistributionJob& job, CostInput& input)
   }
 }
 
-Status check(const CostInput& input, const CostOptions& options) {
+Status check_cost_model(const CostInput& input, const CostOptions& options) {
   if (input.endpoints.empty()) return InvalidArgument("the cost model needs at least one server");
   if (input.trainers < 1) {
     return InvalidArgument("the number of trainers is {}, expected 1 or more", input.trainers);
@@ -249,7 +249,7 @@ CostInput cost_input(const ProgramProperties& properties, const VarsDistributed&
 }
 
 StatusOr<CostReport> estimate_cost(const CostInput& input, const CostOptions& options) {
-  MILLRACE_RETURN_IF_ERROR(check(input, options));
+  MILLRACE_RETURN_IF_ERROR(check_cost_model(input, options));
   CostReport report;
   report.trainers = input.trainers;
   report.sync = input.sync;

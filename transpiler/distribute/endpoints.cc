@@ -11,7 +11,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
+std::string_view view_endpoints(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -28,10 +28,11 @@ StatusOr<std::vector<std::string>> split_endpoints(llvm::StringRef list, llvm::S
     uint32_t number = 0;
     if (host.empty() || port.getAsInteger(10, number) || number > 65535) {
       return InvalidArgument("{} has '{}' (expected host:port with a port up to 65535)",
-                             view(field), view(endpoint));
+                             view_endpoints(field), view_endpoints(endpoint));
     }
     if (!seen.insert(endpoint).second)
-      return InvalidArgument("{} names '{}' twice", view(field), view(endpoint));
+      return InvalidArgument("{} names '{}' twice", view_endpoints(field),
+                             view_endpoints(endpoint));
     out.push_back(endpoint.str());
   }
   return out;
@@ -41,7 +42,7 @@ StatusOr<int64_t> parse_trainer_count(const std::string& trainers) {
   int64_t count = 0;
   if (llvm::StringRef(trainers).getAsInteger(10, count) || count < 1) {
     return InvalidArgument("trainers must be a positive number with servers (found {})",
-                           quoted(trainers));
+                           in_quotes(trainers));
   }
   if (count > kMaxTrainers) {
     return InvalidArgument("trainers must be at most {} (found {})", kMaxTrainers, count);
@@ -55,7 +56,7 @@ StatusOr<std::vector<std::string>> other_endpoints(const std::vector<std::string
   std::copy_if(endpoints.begin(), endpoints.end(), std::back_inserter(others),
                [&](const std::string& endpoint) { return endpoint != current; });
   if (others.size() == endpoints.size()) {
-    return InvalidArgument("current_endpoint {} is not one of the {} trainers", quoted(current),
+    return InvalidArgument("current_endpoint {} is not one of the {} trainers", in_quotes(current),
                            endpoints.size());
   }
   return others;

@@ -36,7 +36,7 @@ class FederatedCopyParams final : public Pass {
     const std::string param = op.first_output("ParamOut").str();
     const Var* const var = op.block().find_var(param);
     if (var == nullptr) {
-      return InvalidProgram("the op updates {}, which block 0 does not declare", quoted(param))
+      return InvalidProgram("the op updates {}, which block 0 does not declare", in_quotes(param))
           .at(op.location());
     }
     if (job.pair_of_param.count(param) != 0) return Ok();

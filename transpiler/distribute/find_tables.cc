@@ -5,7 +5,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
+std::string_view view_find_tables(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -28,7 +28,7 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
       return InvalidProgram(
                  "is_distributed is set on lookups of '{}' and of '{}'; only one table may be "
                  "distributed",
-                 table, view(name))
+                 table, view_find_tables(name))
           .at(op.location());
     }
     table = name.str();

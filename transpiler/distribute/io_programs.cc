@@ -24,7 +24,7 @@ std::string join_path(const std::string& directory, const std::string& name) {
   return directory.back() == '/' ? directory + name : directory + "/" + name;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string shape_text_io_programs(const std::vector<int64_t>& shape) {
   std::string out;
   for (const int64_t dim : shape) out += (out.empty() ? "" : ",") + std::to_string(dim);
   return out;
@@ -56,7 +56,7 @@ StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Piece
       return Status(StatusCode::kInvalidData,
                     fmt::format("cannot save {}: its {} slices have block_id {} twice or out of "
                                 "range",
-                                quoted(origin), pieces.size(), place));
+                                in_quotes(origin), pieces.size(), place));
     }
     order[static_cast<size_t>(place)] = i;
   }
@@ -65,14 +65,14 @@ StatusOr<std::vector<size_t>> piece_order(const std::string& origin, const Piece
     const std::optional<int64_t> count = element_count(pieces[i]->slice.shape);
     if (pieces[i]->offset != covered || !count || *count < 0) {
       return InvalidData("cannot save {}: slice {} starts at element {}, expected {}",
-                         quoted(origin), pieces[i]->block_id, pieces[i]->offset, covered);
+                         in_quotes(origin), pieces[i]->block_id, pieces[i]->offset, covered);
     }
     covered += *count;
   }
   const std::optional<int64_t> whole = element_count(pieces.front()->origin.shape);
   if (!whole || *whole != covered) {
-    return InvalidData("cannot save {}: its slices hold {} elements, expected {}", quoted(origin),
-                       covered, whole.value_or(-1));
+    return InvalidData("cannot save {}: its slices hold {} elements, expected {}",
+                       in_quotes(origin), covered, whole.value_or(-1));
   }
   return order;
 }
@@ -87,10 +87,10 @@ Status append_recv_save(Block& block, const std::string& origin, const Pieces& p
   for (const size_t i : order) {
     const DistributedVar& piece = *pieces[i];
     if (piece.endpoint.empty()) {
-      return InvalidData("cannot save {}: its slice {} has no endpoint", quoted(origin),
-                         quoted(piece.slice.name));
+      return InvalidData("cannot save {}: its slice {} has no endpoint", in_quotes(origin),
+                         in_quotes(piece.slice.name));
     }
-    shapes.push_back(shape_text(piece.slice.shape));
+    shapes.push_back(shape_text_io_programs(piece.slice.shape));
     // The number is the place in the overview, not in the file.
     local_names.push_back(piece.slice.name + ".slice." + std::to_string(i));
     remote_names.push_back(piece.slice.name);
@@ -181,7 +181,7 @@ StatusOr<std::unique_ptr<Program>> make_fetch_program(const VarsDistributed& ove
     Pieces pieces;
     for (const DistributedVar& var : overview.vars())
       if (var.origin.name == name) pieces.push_back(&var);
-    if (pieces.empty()) return NotFound("no server has the var {}", quoted(name));
+    if (pieces.empty()) return NotFound("no server has the var {}", in_quotes(name));
     MILLRACE_RETURN_IF_ERROR(append_recv_save(program->root(), name, pieces, directory));
   }
   return program;

@@ -10,7 +10,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
+std::string_view view_optimizer_state(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -56,14 +56,14 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
                "optimizer '{}' is not supported for distributed training: how its state '{}' "
                "divides between "
                "servers is not known",
-               view(type), view(slot))
+               view_optimizer_state(type), view_optimizer_state(slot))
         .at(op.location());
   }
   if (param_is_cut && type == "lamb") {
     return Unimplemented(
                "optimizer 'lamb' scales by the norm of the whole param '{}', which is cut over "
                "servers",
-               view(op.first_input("Param")))
+               view_optimizer_state(op.first_input("Param")))
         .at(op.location())
         .with_hint("set slice_var_up to false");
   }
@@ -88,7 +88,7 @@ Status list_optimizer_state(Program& main, PassContext& context, DistributionJob
           const Var* const state = block.find_var(slot.args[0].name);
           if (state == nullptr) {
             return InvalidProgram("optimizer state '{}' is not declared in block 0",
-                                  view(op->name_of(slot.args[0].name)))
+                                  view_optimizer_state(op->name_of(slot.args[0].name)))
                 .at(op->location());
           }
           MILLRACE_ASSIGN_OR_RETURN(const bool follows,

@@ -14,8 +14,9 @@ VarSpec like(const Var& var) {
 }
 
 // Removes the lookups; returns the op that stood behind the first of them (null: the end).
-Op* take_lookups(Block& block, const DistributionJob& job, std::vector<std::string>& ids,
-                 std::vector<std::string>& outputs) {
+Op* take_lookups_replace_distributed_lookups(Block& block, const DistributionJob& job,
+                                             std::vector<std::string>& ids,
+                                             std::vector<std::string>& outputs) {
   Op* behind = nullptr;
   bool found = false;
   for (Op& op : llvm::make_early_inc_range(block.ops())) {
@@ -75,7 +76,7 @@ Status replace_distributed_lookups(Program& main, PassContext& context, Distribu
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
-  Op* const behind = take_lookups(block, job, ids, outputs);
+  Op* const behind = take_lookups_replace_distributed_lookups(block, job, ids, outputs);
   const Var* const ids_var = block.find_var(ids[0]);
   const Var* const out_var = block.find_var(outputs[0]);
   if (ids_var == nullptr || out_var == nullptr) {

@@ -6,7 +6,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string_view view(llvm::StringRef s) {
+std::string_view view_replace_prefetched_lookups(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
@@ -19,7 +19,8 @@ struct LookupGroup {
 };
 
 // Takes the lookups of the table that share the type of the first one out of the program.
-LookupGroup take_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
+LookupGroup take_lookups_replace_prefetched_lookups(Block& block, DistributionJob& job,
+                                                    const ParamGrad& pair) {
   LookupGroup group;
   std::vector<Op*> others;
   for (Op* const op : job.prefetch_lookups) {
@@ -42,7 +43,8 @@ LookupGroup take_lookups(Block& block, DistributionJob& job, const ParamGrad& pa
 
 // Last op that writes one of the ids; null if all are fed. Errors: a reader of an output stands
 // before it.
-StatusOr<Op*> last_producer(const Block& block, const ParamGrad& pair, const LookupGroup& group) {
+StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const ParamGrad& pair,
+                                                       const LookupGroup& group) {
   Op* producer = nullptr;
   for (const std::string& ids : group.ids) {
     Op* const writer = block.last_writer(ids);
@@ -66,11 +68,12 @@ StatusOr<Op*> last_producer(const Block& block, const ParamGrad& pair, const Loo
 }
 
 Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
-  const LookupGroup group = take_lookups(block, job, pair);
+  const LookupGroup group = take_lookups_replace_prefetched_lookups(block, job, pair);
   if (group.type == "nce") {
     return Unimplemented("remote_prefetch of nce weights ('{}') is not supported", pair.param);
   }
-  MILLRACE_ASSIGN_OR_RETURN(Op* const producer, last_producer(block, pair, group));
+  MILLRACE_ASSIGN_OR_RETURN(Op* const producer,
+                            last_producer_replace_prefetched_lookups(block, pair, group));
   std::vector<std::string> tables;
   std::vector<std::string> endpoints;
   std::vector<int64_t> sections;
@@ -111,7 +114,7 @@ Status replace_prefetched_lookups(Program& main, PassContext& context, Distribut
       return InvalidProgram(
                  "table '{}' is looked up by ops of different types; remote_prefetch needs one "
                  "type",
-                 view(name))
+                 view_replace_prefetched_lookups(name))
           .at(op->location());
     }
   }

@@ -106,7 +106,7 @@ std::string cost_section(const CostReport& cost) {
   return out + "<th></th><th></th></tr></tfoot></table></div>\n";
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
+std::string shape_text_report_html(const std::vector<int64_t>& shape) {
   std::string out;
   for (const int64_t dim : shape) out += (out.empty() ? "" : " × ") + std::to_string(dim);
   return out.empty() ? "scalar" : out;
@@ -137,7 +137,7 @@ std::string variables_section(const VarsDistributed& overview) {
         "<tr><td>{}</td><td class=\"l\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td class=\"l\">{}</td></tr>\n",
         html_text(origin.origin.name), html_text(origin.vtype), dtype,
-        shape_text(origin.origin.shape),
+        shape_text_report_html(origin.origin.shape),
         bytes_text(static_cast<double>(slice_bytes(origin.origin))), origin.slices.size(),
         places_text(origin));
   }

@@ -17,12 +17,12 @@ bool is_clip(const Op& op) {
          scope->string().contains("@CLIP");
 }
 
-Status add_pair(const Op& op, const std::string& param, const std::string& grad,
-                DistributionJob& job) {
+Status add_pair_server_job(const Op& op, const std::string& param, const std::string& grad,
+                           DistributionJob& job) {
   const Block& block = op.block();
   for (const std::string& name : {param, grad}) {
     if (block.find_var(name) == nullptr) {
-      return InvalidProgram("op_role_var names {}, which block 0 does not declare", quoted(name))
+      return InvalidProgram("op_role_var names {}, which block 0 does not declare", in_quotes(name))
           .at(op.location());
     }
   }
@@ -70,7 +70,7 @@ Status collect_pairs(Program& main, DistributionJob& job) {
           .at(op.location());
     }
     if (job.pair_of_param.count(names[0]) != 0) continue;
-    MILLRACE_RETURN_IF_ERROR(add_pair(op, names[0], names[1], job));
+    MILLRACE_RETURN_IF_ERROR(add_pair_server_job(op, names[0], names[1], job));
   }
   return Ok();
 }

@@ -7,30 +7,31 @@
 namespace millrace::transpiler {
 namespace {
 
-using Json = nlohmann::json;
-
 // Reads members of one JSON object and keeps the first error; later reads then do nothing.
 class Reader {
  public:
-  Reader(const Json& object, std::string path) : object_(object), path_(std::move(path)) {
+  Reader(const nlohmann::json& object, std::string path) : object_(object), path_(std::move(path)) {
     if (!object_.is_object()) fail("", "an object");
   }
 
   void read(const char* name, bool& out) {
-    if (const Json* const value = member(name, &Json::is_boolean, "true or false")) {
+    if (const nlohmann::json* const value =
+            member(name, &nlohmann::json::is_boolean, "true or false")) {
       out = value->get<bool>();
     }
   }
   void read(const char* name, std::string& out, bool nullable = false) {
-    const Json* const found = find(name);
+    const nlohmann::json* const found = find(name);
     if (nullable && found != nullptr && found->is_null()) {
       out.clear();
-    } else if (const Json* const value = member(name, &Json::is_string, "a string")) {
+    } else if (const nlohmann::json* const value =
+                   member(name, &nlohmann::json::is_string, "a string")) {
       out = value->get<std::string>();
     }
   }
   void read(const char* name, int64_t& out) {
-    const Json* const value = member(name, &Json::is_number_integer, "an integer");
+    const nlohmann::json* const value =
+        member(name, &nlohmann::json::is_number_integer, "an integer");
     if (value == nullptr) return;
     if (value->is_number_unsigned() && value->get<uint64_t>() > INT64_MAX) {
       fail(name, "an integer of 63 bits");
@@ -48,36 +49,41 @@ class Reader {
     }
   }
   void read(const char* name, std::vector<int64_t>& out) {
-    const Json* const items = list(name);
+    const nlohmann::json* const items = list(name);
     if (items == nullptr) return;
-    for (const Json& item : *items) {
+    for (const nlohmann::json& item : *items) {
       if (!item.is_number_integer()) return fail(name, "a list of integers");
       out.push_back(item.get<int64_t>());
     }
   }
   void read(const char* name, std::vector<std::string>& out) {
-    const Json* const items = list(name);
+    const nlohmann::json* const items = list(name);
     if (items == nullptr) return;
-    for (const Json& item : *items) {
+    for (const nlohmann::json& item : *items) {
       if (!item.is_string()) return fail(name, "a list of strings");
       out.push_back(item.get<std::string>());
     }
   }
   [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }
   /// Null, with an error, if the member is absent or of another kind.
-  const Json* list(const char* name) { return member(name, &Json::is_array, "a list"); }
-  const Json* object(const char* name) { return member(name, &Json::is_object, "an object"); }
+  const nlohmann::json* list(const char* name) {
+    return member(name, &nlohmann::json::is_array, "a list");
+  }
+  const nlohmann::json* object(const char* name) {
+    return member(name, &nlohmann::json::is_object, "an object");
+  }
 
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
-  const Json* find(const char* name) const {
+  const nlohmann::json* find(const char* name) const {
     if (!object_.is_object()) return nullptr;
     const auto it = object_.find(name);
     return it == object_.end() ? nullptr : &*it;
   }
-  const Json* member(const char* name, bool (Json::*is_kind)() const noexcept, const char* kind) {
-    const Json* const value = find(name);
+  const nlohmann::json* member(const char* name, bool (nlohmann::json::*is_kind)() const noexcept,
+                               const char* kind) {
+    const nlohmann::json* const value = find(name);
     if (value != nullptr && (value->*is_kind)()) return value;
     fail(name, kind);
     return nullptr;
@@ -89,13 +95,13 @@ class Reader {
         InvalidData("slices.json: {} is not {}", where.empty() ? "the file" : where, expected);
   }
 
-  const Json& object_;
+  const nlohmann::json& object_;
   std::string path_;
   Status status_;
 };
 
 StatusOr<VarFacts> read_facts(Reader& parent, const char* name, const std::string& path) {
-  const Json* const object = parent.object(name);
+  const nlohmann::json* const object = parent.object(name);
   if (object == nullptr) return parent.status();
   Reader reader(*object, path + "." + name);
   VarFacts facts;
@@ -113,7 +119,7 @@ StatusOr<VarFacts> read_facts(Reader& parent, const char* name, const std::strin
   return facts;
 }
 
-StatusOr<DistributedVar> read_var(const Json& item, const std::string& path) {
+StatusOr<DistributedVar> read_var(const nlohmann::json& item, const std::string& path) {
   Reader reader(item, path);
   MILLRACE_RETURN_IF_ERROR(reader.status());
   DistributedVar var;
@@ -128,7 +134,7 @@ StatusOr<DistributedVar> read_var(const Json& item, const std::string& path) {
   return var;
 }
 
-StatusOr<GeoVar> read_geo_var(const Json& item, const std::string& path) {
+StatusOr<GeoVar> read_geo_var(const nlohmann::json& item, const std::string& path) {
   Reader reader(item, path);
   GeoVar var;
   reader.read("name", var.origin);
@@ -146,19 +152,19 @@ StatusOr<GeoVar> read_geo_var(const Json& item, const std::string& path) {
 }
 
 StatusOr<GeoFacts> read_geo(Reader& top) {
-  const Json* const object = top.object("geo");
+  const nlohmann::json* const object = top.object("geo");
   if (object == nullptr) return top.status();
   Reader reader(*object, "geo");
   GeoFacts geo;
   reader.read("push_nums", geo.push_nums);
   reader.read("trainers", geo.trainers);
-  const Json* const vars = reader.list("vars");
+  const nlohmann::json* const vars = reader.list("vars");
   MILLRACE_RETURN_IF_ERROR(reader.status());
   if (geo.push_nums < 1 || geo.trainers < 1) {
     return InvalidData("slices.json: geo has push_nums {} and trainers {}, expected 1 or more",
                        geo.push_nums, geo.trainers);
   }
-  for (const Json& item : *vars) {
+  for (const nlohmann::json& item : *vars) {
     MILLRACE_ASSIGN_OR_RETURN(GeoVar var,
                               read_geo_var(item, fmt::format("geo.vars[{}]", geo.vars.size())));
     geo.vars.push_back(std::move(var));
@@ -173,8 +179,8 @@ Status check_schema(Reader& file) {
   file.read("version", version);
   MILLRACE_RETURN_IF_ERROR(file.status());
   if (schema != kSlicesSchema) {
-    return InvalidData("slices.json: schema is {}, expected {}", millrace::quoted(schema),
-                       millrace::quoted(kSlicesSchema));
+    return InvalidData("slices.json: schema is {}, expected {}", in_quotes(schema),
+                       in_quotes(kSlicesSchema));
   }
   if (version < 1 || version > kSlicesVersion) {
     return InvalidData("slices.json: version is {}, this build reads 1 to {}", version,
@@ -186,11 +192,11 @@ Status check_schema(Reader& file) {
 }  // namespace
 
 StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
-  const Json file = Json::parse(text, nullptr, false);
+  const nlohmann::json file = nlohmann::json::parse(text, nullptr, false);
   if (file.is_discarded()) return InvalidData("slices.json: the text is no JSON");
   Reader top(file, "");
   MILLRACE_RETURN_IF_ERROR(check_schema(top));
-  const Json* const overview = top.object("overview");
+  const nlohmann::json* const overview = top.object("overview");
   if (overview == nullptr) return top.status();
   Reader reader(*overview, "overview");
   SlicesFile out;
@@ -199,10 +205,10 @@ StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
   reader.read("ps_endpoint", out.properties.ps_endpoint, true);
   reader.read("endpoints", out.properties.endpoints);
   reader.read("distributed_lookup_table", out.properties.distributed_lookup_table, true);
-  const Json* const vars = reader.list("vars");
+  const nlohmann::json* const vars = reader.list("vars");
   MILLRACE_RETURN_IF_ERROR(reader.status());
   int64_t index = 0;
-  for (const Json& item : *vars) {
+  for (const nlohmann::json& item : *vars) {
     MILLRACE_ASSIGN_OR_RETURN(DistributedVar var,
                               read_var(item, fmt::format("overview.vars[{}]", index++)));
     out.overview.add_distributed_var(std::move(var));

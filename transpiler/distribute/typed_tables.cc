@@ -13,7 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
-bool is_lookup(const Op& op) {
+bool is_lookup_typed_tables(const Op& op) {
   return op.type() == "lookup_table" || op.type() == "lookup_table_v2";
 }
 bool is_lookup_grad(const Op& op) {
@@ -30,7 +30,7 @@ struct Embedding {
 
 Status sort_ops(const Block& block, const std::string& param, Embedding& found) {
   for (Op* const op : block.readers_of(param)) {
-    if (is_lookup(*op)) {
+    if (is_lookup_typed_tables(*op)) {
       found.lookups.push_back(op);
     } else if (is_lookup_grad(*op)) {
       found.grads.push_back(op);
@@ -142,7 +142,7 @@ std::string fill_first(Block& main, std::string name, float value) {
   return name;
 }
 
-Status put_lookup(Block& main, const TypedTableUse& use, const Embedding& found) {
+Status put_lookup_typed_tables(Block& main, const TypedTableUse& use, const Embedding& found) {
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
   Op* producer = nullptr;
@@ -226,7 +226,7 @@ StatusOr<TypedTableFacts> use_typed_table(Program& main, Program& startup,
   MILLRACE_RETURN_IF_ERROR(find_sum(block, use.param, found));
   MILLRACE_ASSIGN_OR_RETURN(const TypedTableFacts facts,
                             facts_of(block, startup.root(), use.param, found));
-  MILLRACE_RETURN_IF_ERROR(put_lookup(block, use, found));
+  MILLRACE_RETURN_IF_ERROR(put_lookup_typed_tables(block, use, found));
   const std::string shows = use.show_var.empty() ? fill_first(block, "show", 1) : use.show_var;
   const std::string clicks = use.click_var.empty() ? fill_first(block, "clk", 0) : use.click_var;
   for (const std::string& name : {shows, clicks}) {

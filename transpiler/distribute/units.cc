@@ -5,7 +5,7 @@
 namespace millrace::transpiler {
 namespace {
 
-std::string scaled(double value, double step, const char* const* units, int count) {
+std::string scaled_units(double value, double step, const char* const* units, int count) {
   int unit = 0;
   while (unit + 1 < count && value >= step) {
     value /= step;
@@ -20,18 +20,18 @@ std::string scaled(double value, double step, const char* const* units, int coun
 
 std::string bytes_text(double bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-  return scaled(bytes, 1024, kUnits, 6);
+  return scaled_units(bytes, 1024, kUnits, 6);
 }
 
 std::string flops_text(double flops) {
   constexpr const char* kUnits[] = {"flop", "kflop", "Mflop", "Gflop", "Tflop", "Pflop"};
-  return scaled(flops, 1000, kUnits, 6);
+  return scaled_units(flops, 1000, kUnits, 6);
 }
 
 std::string seconds_text(double seconds) {
   constexpr const char* kUnits[] = {"us", "ms"};
   if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
-  return scaled(seconds * 1e6, 1000, kUnits, 2);
+  return scaled_units(seconds * 1e6, 1000, kUnits, 2);
 }
 
 }  // namespace millrace::transpiler

@@ -25,7 +25,7 @@ std::vector<Op*> optimizer_ops(Block& block) {
 }
 
 // Inputs of the ops that are neither parameters nor gradients: rates and optimizer state.
-std::set<std::string> state_of(const std::vector<Op*>& ops) {
+std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
   std::set<std::string> kept;
   for (const Op* const op : ops)
     for (const std::string& name : role::vars(*op)) kept.insert(name);
@@ -61,7 +61,7 @@ void delete_optimizer(Block& block, const std::string& scheduled_rate,
   for (Op& op : block.ops()) {
     if (role::is_lr_op(op)) ops.push_back(&op);
   }
-  const std::set<std::string> state = state_of(ops);
+  const std::set<std::string> state = state_of_fleet_worker(ops);
   for (Op* const op : ops) block.erase(*op);
   for (const std::string& name : state) {
     Var* const var = block.find_var(name);
@@ -156,7 +156,7 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
   out.startup = startup.clone();
   Block& block = out.main->root();
   if (options.mode != FleetMode::kGeo) {
-    const std::set<std::string> state = state_of(optimizer_ops(block));
+    const std::set<std::string> state = state_of_fleet_worker(optimizer_ops(block));
     MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
     delete_optimizer(block, options.scheduled_rate, out.remarks);
     delete_state(state, out.startup->root());

@@ -13,9 +13,9 @@ namespace millrace::transpiler {
 namespace {
 
 // Walks from op to op; every step fails by returning null or empty, which the next one hands on.
-class Finder {
+class AttentionPatternFinder {
  public:
-  Finder(Op& softmax, const InnerVars& inner, const ops::OpRegistry& registry)
+  AttentionPatternFinder(Op& softmax, const InnerVars& inner, const ops::OpRegistry& registry)
       : softmax_(softmax), inner_(inner), block_(inner.block()), registry_(registry) {}
 
   std::optional<AttentionPattern> find() {
@@ -249,7 +249,7 @@ class Finder {
 
 std::optional<AttentionPattern> find_attention(Op& softmax, const InnerVars& inner,
                                                const ops::OpRegistry& registry) {
-  return Finder(softmax, inner, registry).find();
+  return AttentionPatternFinder(softmax, inner, registry).find();
 }
 
 }  // namespace millrace::transpiler

@@ -14,7 +14,7 @@ namespace {
 
 // A convolution of images with a filter that does not change, and what follows it: at most one op
 // of each kind, in this order.
-struct Chain {
+struct FuseConvChain {
   std::vector<Op*> ops;  // in order of the program
   llvm::StringRef bias;
   const Op* norm = nullptr;
@@ -30,12 +30,12 @@ constexpr const char* kNormSlots[] = {"Scale", "Bias", "Mean", "Variance"};
 constexpr const char* kSavedSlots[] = {"SavedMean", "SavedVariance", "ReserveSpace"};
 constexpr const char* kFusedSlots[] = {"Scale", "Shift", "Mean", "Variance"};
 
-bool is_f32(const Var* var) {
+bool is_f32_fuse_conv(const Var* var) {
   return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
 }
 bool is_constant(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
-  return is_f32(var) && var->persistable();
+  return is_f32_fuse_conv(var) && var->persistable();
 }
 
 class FuseConv final : public Pass {
@@ -53,7 +53,7 @@ class FuseConv final : public Pass {
       if (is_convolution(op)) convolutions.push_back(&op);
     }
     for (Op* const op : convolutions) {
-      Chain chain{{op}, single_input(*op, "Bias"), nullptr, {}, nullptr};
+      FuseConvChain chain{{op}, single_input(*op, "Bias"), nullptr, {}, nullptr};
       follow(chain, inner, context);
       fuse(chain, inner, context);
       changed = true;
@@ -72,7 +72,7 @@ class FuseConv final : public Pass {
   }
 
   // Lengthens the chain by ops that read its result and nobody else does.
-  static void follow(Chain& chain, const InnerVars& inner, const PassContext& context) {
+  static void follow(FuseConvChain& chain, const InnerVars& inner, const PassContext& context) {
     for (llvm::StringRef result = single_output(chain.last(), "Output"); !result.empty();) {
       Op* const next = inner.only_reader(result);
       if (next == nullptr) return;
@@ -84,7 +84,7 @@ class FuseConv final : public Pass {
 
   // As inputs_unchanged() for all ops of the chain; a batch_norm with given statistics writes them,
   // but does not change them.
-  static bool inputs_stay(const Chain& chain, const Op& next) {
+  static bool inputs_stay(const FuseConvChain& chain, const Op& next) {
     for (const Op* const op : chain.ops) {
       for (const llvm::StringRef name : op->input_names()) {
         for (const Op* const writer : op->block().writers_of(name)) {
@@ -96,8 +96,8 @@ class FuseConv final : public Pass {
     return true;
   }
 
-  static bool take(Chain& chain, const Op& op, llvm::StringRef result, const InnerVars& inner,
-                   const PassContext& context) {
+  static bool take(FuseConvChain& chain, const Op& op, llvm::StringRef result,
+                   const InnerVars& inner, const PassContext& context) {
     if (chain.activation != nullptr) return false;
     const ops::OpDef* const def = context.registry.find(op.type());
     if (def == nullptr) return false;
@@ -112,7 +112,8 @@ class FuseConv final : public Pass {
   }
 
   // Statistics must be given, and nobody may read those that the op passes on.
-  static bool take_norm(Chain& chain, const Op& op, const ops::OpDef& def, const InnerVars& inner) {
+  static bool take_norm(FuseConvChain& chain, const Op& op, const ops::OpDef& def,
+                        const InnerVars& inner) {
     const bool global = ops::read_attr<bool>(def, op, "use_global_stats") ||
                         (ops::read_attr<bool>(def, op, "is_test") &&
                          !ops::read_attr<bool>(def, op, "trainable_statistics"));
@@ -138,19 +139,20 @@ class FuseConv final : public Pass {
     const auto format = ops::read_attr<std::string>(def, op, attr);
     return format.size() > 1 && format[0] == 'N' && format.back() == 'C';
   }
-  static bool conv_is_channels_last(const Chain& chain) {
+  static bool conv_is_channels_last(const FuseConvChain& chain) {
     const AttrValue* const format = chain.ops.front()->find_attr("data_format");
     return format != nullptr && format->kind() == AttrKind::kString && format->string() == "NHWC";
   }
 
   // A bias for each channel, or another image.
-  static bool take_sum(Chain& chain, const Op& op, const ops::OpDef& def, llvm::StringRef result) {
+  static bool take_sum(FuseConvChain& chain, const Op& op, const ops::OpDef& def,
+                       llvm::StringRef result) {
     const llvm::StringRef x = single_input(op, "X");
     const llvm::StringRef y = single_input(op, "Y");
     const Var* const image = op.block().find_var(result);
     const llvm::StringRef other = x == result ? y : x;
     const Var* const operand = op.block().find_var(other);
-    if (x == y || !is_f32(operand) || image == nullptr || conv_is_channels_last(chain))
+    if (x == y || !is_f32_fuse_conv(operand) || image == nullptr || conv_is_channels_last(chain))
       return false;
     if (operand->persistable()) {
       const bool by_channel = x == result && operand->dims().size() == 1 &&
@@ -166,7 +168,7 @@ class FuseConv final : public Pass {
   }
 
   // The last op of the chain becomes the fused one, so that it stands where the result is written.
-  void fuse(const Chain& chain, const InnerVars& inner, const PassContext& context) const {
+  void fuse(const FuseConvChain& chain, const InnerVars& inner, const PassContext& context) const {
     Op& conv = *chain.ops.front();
     Op& last = chain.last();
     const std::string out = (chain.ops.size() == 1         ? single_output(last, "Output")
@@ -214,7 +216,7 @@ class FuseConv final : public Pass {
     return users == 1 && llvm::find(keep_, name) == keep_.end();
   }
 
-  static std::vector<std::pair<std::string, std::string>> norm_inputs(const Chain& chain) {
+  static std::vector<std::pair<std::string, std::string>> norm_inputs(const FuseConvChain& chain) {
     std::vector<std::pair<std::string, std::string>> inputs;
     for (size_t i = 0; chain.norm != nullptr && i < std::size(kNormSlots); ++i)
       inputs.emplace_back(kFusedSlots[i], single_input(*chain.norm, kNormSlots[i]).str());

@@ -13,7 +13,7 @@
 namespace millrace::transpiler {
 namespace {
 
-bool is_f32(const Var* var) {
+bool is_f32_fuse_fc(const Var* var) {
   return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
 }
 
@@ -46,7 +46,7 @@ std::optional<int64_t> row_dims(const Op& op, const ops::OpDef& def, const Var* 
   if (def.find_attr("head_number") != nullptr &&
       ops::read_attr<int32_t>(def, op, "head_number") > 1)
     return std::nullopt;
-  if (!is_f32(x) || x->dims().size() < 2) return std::nullopt;
+  if (!is_f32_fuse_fc(x) || x->dims().size() < 2) return std::nullopt;
   return static_cast<int64_t>(x->dims().size()) - 1;
 }
 
@@ -61,7 +61,7 @@ std::optional<Product> product_of(Op& op, const PassContext& context) {
   const Block& block = op.block();
   const std::optional<int64_t> dims = row_dims(op, *def, block.find_var(product.x));
   const Var* const weights = block.find_var(product.weights);
-  if (!dims || product.x.empty() || product.out.empty() || !is_f32(weights) ||
+  if (!dims || product.x.empty() || product.out.empty() || !is_f32_fuse_fc(weights) ||
       weights->dims().size() != 2 || weights->dims()[1] <= 0)
     return std::nullopt;
   product.row_dims = *dims;
@@ -70,7 +70,7 @@ std::optional<Product> product_of(Op& op, const PassContext& context) {
 }
 
 // A product and what follows it: at most one op of each kind, in this order.
-struct Chain {
+struct FuseFcChain {
   Product product;
   std::vector<Op*> ops;  // in order of the program
   llvm::StringRef out;
@@ -86,7 +86,7 @@ llvm::StringRef bias_of(const Op& add, const Product& product, const ops::OpDef&
   if (single_input(add, "X") != sum) return {};
   const llvm::StringRef name = single_input(add, "Y");
   const Var* const bias = add.block().find_var(name);
-  if (!is_f32(bias) || bias->dims() != llvm::ArrayRef(product.columns)) return {};
+  if (!is_f32_fuse_fc(bias) || bias->dims() != llvm::ArrayRef(product.columns)) return {};
   const int32_t axis = ops::read_attr<int32_t>(def, add, "axis");
   return axis == -1 || axis == product.row_dims ? name : llvm::StringRef();
 }
@@ -98,8 +98,8 @@ llvm::StringRef residual_of(const Op& add, llvm::StringRef sum) {
   const llvm::StringRef other = x == sum ? y : x;
   const Var* const residual = add.block().find_var(other);
   const Var* const own = add.block().find_var(sum);
-  const bool fits = x != y && is_f32(residual) && residual->kind() == VarKind::kLodTensor &&
-                    is_f32(own) && residual->dims() == own->dims() &&
+  const bool fits = x != y && is_f32_fuse_fc(residual) && residual->kind() == VarKind::kLodTensor &&
+                    is_f32_fuse_fc(own) && residual->dims() == own->dims() &&
                     single_output(add, "Out") != other;
   return fits ? other : llvm::StringRef();
 }
@@ -128,7 +128,7 @@ class FuseFc final : public Pass {
     for (Op* const op : products) {
       std::optional<Product> product = product_of(*op, context);
       if (!product) continue;
-      Chain chain;
+      FuseFcChain chain;
       chain.product = *product;
       chain.out = product->out;
       chain.ops.push_back(op);
@@ -142,7 +142,7 @@ class FuseFc final : public Pass {
 
  private:
   // Lengthens the chain by ops that read its result and nobody else does.
-  static void follow(Chain& chain, const InnerVars& inner, const PassContext& context) {
+  static void follow(FuseFcChain& chain, const InnerVars& inner, const PassContext& context) {
     while (chain.activation.empty()) {
       Op* const next = inner.only_reader(chain.out);
       const ops::OpDef* const def = next == nullptr ? nullptr : context.registry.find(next->type());
@@ -155,7 +155,7 @@ class FuseFc final : public Pass {
     }
   }
 
-  static bool take(Chain& chain, const Op& op, const ops::OpDef& def) {
+  static bool take(FuseFcChain& chain, const Op& op, const ops::OpDef& def) {
     if (op.type() != "elementwise_add") {
       const bool sums = !chain.bias.empty() || !chain.residual.empty();
       if (sums) chain.activation = activation_of(op, def);
@@ -172,7 +172,7 @@ class FuseFc final : public Pass {
   }
 
   // The last op of the chain becomes the fc, so that it stands where the result is written.
-  static void fuse(const Chain& chain, const InnerVars& inner) {
+  static void fuse(const FuseFcChain& chain, const InnerVars& inner) {
     Op& last = *chain.ops.back();
     const Product& product = chain.product;
     turn_into(last, "fc");

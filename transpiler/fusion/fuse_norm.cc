@@ -67,9 +67,9 @@ bool is_used_between(llvm::StringRef name, const Op& first, const Op& last) {
          llvm::any_of(first.block().writers_of(name), between);
 }
 
-class Finder {
+class FuseNormFinder {
  public:
-  Finder(Op& norm, const InnerVars& inner, const ops::OpRegistry& registry)
+  FuseNormFinder(Op& norm, const InnerVars& inner, const ops::OpRegistry& registry)
       : inner_(inner), block_(inner.block()), registry_(registry) {
     found_.norm = &norm;
   }
@@ -226,7 +226,7 @@ class FuseNorm final : public Pass {
     }
     bool changed = false;
     for (Op* const norm : norms) {
-      const auto found = Finder(*norm, inner, context.registry).find();
+      const auto found = FuseNormFinder(*norm, inner, context.registry).find();
       if (!found) continue;
       if (found->relu_grad != nullptr) fuse_gradient(*found, inner);
       fuse_forward(*found, inner);

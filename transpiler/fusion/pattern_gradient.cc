@@ -10,9 +10,10 @@
 namespace millrace::transpiler {
 namespace {
 
-class Finder {
+class PatternGradientFinder {
  public:
-  Finder(llvm::ArrayRef<Op*> ops, const PatternInputs& inputs, const InnerVars& inner)
+  PatternGradientFinder(llvm::ArrayRef<Op*> ops, const PatternInputs& inputs,
+                        const InnerVars& inner)
       : forward_(ops), inputs_(inputs), inner_(inner), block_(inner.block()) {}
 
   std::optional<PatternGradient> find() {
@@ -192,7 +193,7 @@ bool is_read_by(const InnerVars& inner, llvm::StringRef name, llvm::ArrayRef<con
 std::optional<PatternGradient> find_pattern_gradient(llvm::ArrayRef<Op*> ops,
                                                      const PatternInputs& inputs,
                                                      const InnerVars& inner) {
-  return Finder(ops, inputs, inner).find();
+  return PatternGradientFinder(ops, inputs, inner).find();
 }
 
 Op& join_pattern_gradient(const PatternGradient& gradient, llvm::StringRef type,

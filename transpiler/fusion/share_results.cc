@@ -38,7 +38,7 @@ std::string key_of(const Op& op) {
   return key;
 }
 
-AttrValue value_of(const Op& op, const ops::AttrDef& attr) {
+AttrValue value_of_share_results(const Op& op, const ops::AttrDef& attr) {
   const AttrValue* const value = op.find_attr(attr.name);
   if (value != nullptr) return *value;
   return attr.fallback ? *attr.fallback : ops::zero_value(attr.kind);
@@ -66,7 +66,7 @@ bool is_same(const Op& a, const Op& b, const ops::OpDef& def) {
       return false;
   }
   return llvm::all_of(def.attrs(), [&](const ops::AttrDef& attr) {
-    return value_of(a, attr) == value_of(b, attr);
+    return value_of_share_results(a, attr) == value_of_share_results(b, attr);
   });
 }
 

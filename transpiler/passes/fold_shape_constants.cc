@@ -24,8 +24,9 @@ constexpr TensorAttr kTensorAttrs[] = {
 };
 
 // The values that the tensors of a slot give, or nullopt if not enough is known.
-std::optional<std::vector<int32_t>> attr_of(const Slot& slot, const ShapeConstants& constants,
-                                            bool infers_one) {
+std::optional<std::vector<int32_t>> attr_of_fold_shape_constants(const Slot& slot,
+                                                                 const ShapeConstants& constants,
+                                                                 bool infers_one) {
   std::vector<int32_t> out;
   bool has_negative = false;
   int unknown = 0;
@@ -51,7 +52,7 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
     const Slot* slot = op.find_input(entry.slot);
     if (slot == nullptr || slot->args.empty()) slot = op.find_input(entry.list_slot);
     if (slot == nullptr || slot->args.empty()) continue;
-    const auto values = attr_of(*slot, constants, entry.infers_one);
+    const auto values = attr_of_fold_shape_constants(*slot, constants, entry.infers_one);
     if (!values) continue;
     const AttrValue* const old = op.find_attr(entry.attr);
     const bool longs = old != nullptr && old->kind() == AttrKind::kLongs;

@@ -13,8 +13,8 @@ constexpr int64_t kMaxFileBytes = 64 << 20;
 
 using Renaming = std::vector<std::pair<std::string, std::string>>;
 
-Status add_pair(Renaming& renaming, llvm::StringRef from, llvm::StringRef to,
-                const std::string& where) {
+Status add_pair_rename(Renaming& renaming, llvm::StringRef from, llvm::StringRef to,
+                       const std::string& where) {
   if (from.empty() || to.empty())
     return InvalidArgument("{}: expected an old and a new name", where);
   renaming.emplace_back(from.str(), to.str());
@@ -31,13 +31,13 @@ Status read_pairs(Renaming& renaming, const std::string& path) {
     if (content.empty() || content.startswith("#")) continue;
     const auto [from, to] = content.split(' ');
     MILLRACE_RETURN_IF_ERROR(
-        add_pair(renaming, from, to.trim(), fmt::format("{}, line {}", path, number)));
+        add_pair_rename(renaming, from, to.trim(), fmt::format("{}, line {}", path, number)));
   }
   return Ok();
 }
 
 // Each old name once, each new name once, and no new name that something else has already.
-Status check(const Program& program, const Program* startup, const Renaming& renaming) {
+Status check_rename(const Program& program, const Program* startup, const Renaming& renaming) {
   llvm::StringSet<> old_names;
   llvm::StringSet<> new_names;
   const auto known = [&](const std::string& name) {
@@ -115,10 +115,11 @@ class Rename final : public Pass {
     Renaming renaming;
     for (const std::string& entry : map_) {
       const auto [from, to] = llvm::StringRef(entry).split(':');
-      MILLRACE_RETURN_IF_ERROR(add_pair(renaming, from, to, "option 'map', '" + entry + "'"));
+      MILLRACE_RETURN_IF_ERROR(
+          add_pair_rename(renaming, from, to, "option 'map', '" + entry + "'"));
     }
     if (!file_.empty()) MILLRACE_RETURN_IF_ERROR(read_pairs(renaming, file_));
-    MILLRACE_RETURN_IF_ERROR(check(program, context.startup, renaming));
+    MILLRACE_RETURN_IF_ERROR(check_rename(program, context.startup, renaming));
     bool changed = rename_all(program, renaming);
     if (context.startup != nullptr) changed |= rename_all(*context.startup, renaming);
     return changed;

@@ -125,7 +125,7 @@ struct Rsqrt {
   }
 };
 
-struct Square {
+struct FunctionsSquare {
   static constexpr bool kIntegers = true;
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
@@ -208,7 +208,7 @@ struct Sign {
 };
 
 // Steps have no slope.
-struct Step {
+struct FunctionsStep {
   static constexpr bool kIntegers = true;
   static constexpr GradSource kFrom = GradSource::kNothing;
   template <typename T>
@@ -216,28 +216,28 @@ struct Step {
     return T(0);
   }
 };
-struct Floor : Step {
+struct Floor : FunctionsStep {
   template <typename T>
   T value(T x) const {
     if constexpr (std::is_integral_v<T>) return x;
     return static_cast<T>(std::floor(x));
   }
 };
-struct Ceil : Step {
+struct Ceil : FunctionsStep {
   template <typename T>
   T value(T x) const {
     if constexpr (std::is_integral_v<T>) return x;
     return static_cast<T>(std::ceil(x));
   }
 };
-struct Round : Step {
+struct Round : FunctionsStep {
   template <typename T>
   T value(T x) const {
     if constexpr (std::is_integral_v<T>) return x;
     return static_cast<T>(std::round(x));
   }
 };
-struct Trunc : Step {
+struct Trunc : FunctionsStep {
   template <typename T>
   T value(T x) const {
     if constexpr (std::is_integral_v<T>) return x;
@@ -247,7 +247,7 @@ struct Trunc : Step {
 
 // Adds kernels, or loops for chains.
 template <typename Table>
-void add_formulas(Table& table) {
+void add_formulas_functions(Table& table) {
   add_unary<Exp>(table, "exp", "exp_grad");
   add_unary<Expm1>(table, "expm1", "expm1_grad");
   add_unary<Log>(table, "log", "log_grad");
@@ -257,7 +257,7 @@ void add_formulas(Table& table) {
   add_unary<Logit>(table, "logit", "logit_grad");
   add_unary<Sqrt>(table, "sqrt", "sqrt_grad");
   add_unary<Rsqrt>(table, "rsqrt", "rsqrt_grad");
-  add_unary<Square>(table, "square", "square_grad");
+  add_unary<FunctionsSquare>(table, "square", "square_grad");
   add_unary<Reciprocal>(table, "reciprocal", "reciprocal_grad");
   add_unary<Erf>(table, "erf", "erf_grad");
   add_unary<Lgamma>(table, "lgamma", "lgamma_grad");
@@ -272,11 +272,11 @@ void add_formulas(Table& table) {
 }  // namespace
 
 void add_functions(KernelRegistry& registry) {
-  add_formulas(registry);
+  add_formulas_functions(registry);
   registry.add("sign", unary<Sign>);
 }
 void add_functions(StageTable& table) {
-  add_formulas(table);
+  add_formulas_functions(table);
 }
 
 }  // namespace millrace::kernels

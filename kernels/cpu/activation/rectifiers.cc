@@ -154,7 +154,7 @@ struct HardSwish {
 
 // Adds kernels, or loops for chains.
 template <typename Table>
-void add_formulas(Table& table) {
+void add_formulas_rectifiers(Table& table) {
   add_unary<Relu>(table, "relu", "relu_grad");
   add_unary<Relu6>(table, "relu6", "relu6_grad");
   add_unary<LeakyRelu>(table, "leaky_relu", "leaky_relu_grad");
@@ -169,10 +169,10 @@ void add_formulas(Table& table) {
 }  // namespace
 
 void add_rectifiers(KernelRegistry& registry) {
-  add_formulas(registry);
+  add_formulas_rectifiers(registry);
 }
 void add_rectifiers(StageTable& table) {
-  add_formulas(table);
+  add_formulas_rectifiers(table);
 }
 
 }  // namespace millrace::kernels

@@ -245,7 +245,7 @@ struct GeluTanh {
 };
 
 // The loops of Gelu, wide ones for floats where the processor has them.
-StatusOr<Kernel> gelu(const KernelSetup& op) {
+StatusOr<Kernel> gelu_smooth(const KernelSetup& op) {
   if (op.attr<bool>("approximate")) return unary<GeluTanh>(op);
   detail::UnaryLoops loops = detail::kValueLoops<Gelu>;
   if (const WideLoops* const wide = wide_loops()) loops.f32 = wide->gelu;
@@ -254,7 +254,7 @@ StatusOr<Kernel> gelu(const KernelSetup& op) {
     return detail::run_unary(ctx, args, loops, &formula);
   });
 }
-StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
+StatusOr<Kernel> gelu_grad_smooth(const KernelSetup& op) {
   if (op.attr<bool>("approximate")) return unary_grad<GeluTanh>(op);
   MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, Gelu::kFrom));
   detail::UnaryLoops loops = detail::kGradLoops<Gelu>;
@@ -267,7 +267,7 @@ StatusOr<Kernel> gelu_grad(const KernelSetup& op) {
 
 // Adds kernels, or loops for chains.
 template <typename Table>
-void add_formulas(Table& table) {
+void add_formulas_smooth(Table& table) {
   add_unary<Sigmoid>(table, "sigmoid", "sigmoid_grad");
   add_unary<LogSigmoid>(table, "logsigmoid", "logsigmoid_grad");
   add_unary<Tanh>(table, "tanh", "tanh_grad");
@@ -287,12 +287,12 @@ void add_formulas(Table& table) {
 }  // namespace
 
 void add_smooth_activations(KernelRegistry& registry) {
-  add_formulas(registry);
-  registry.add("gelu", gelu);
-  registry.add("gelu_grad", gelu_grad);
+  add_formulas_smooth(registry);
+  registry.add("gelu", gelu_smooth);
+  registry.add("gelu_grad", gelu_grad_smooth);
 }
 void add_smooth_activations(StageTable& table) {
-  add_formulas(table);
+  add_formulas_smooth(table);
 }
 
 }  // namespace millrace::kernels

@@ -122,7 +122,7 @@ void backward_columns(const T* out, const T* dout, T* dx, const Extent& extent, 
 
 // Calls row(offset) or columns(offset, width) for all parts of the extent.
 template <typename Row, typename Column>
-void each_part(CpuDevice& device, const Extent& extent, Row&& row, Column&& columns) {
+void each_part_softmax(CpuDevice& device, const Extent& extent, Row&& row, Column&& columns) {
   const int64_t slab = extent.count * extent.inner;
   if (slab == 0) return;
   device.parallel_for(extent.outer, std::max<int64_t>(1, kGrain / 4 / slab),
@@ -139,7 +139,7 @@ void each_part(CpuDevice& device, const Extent& extent, Row&& row, Column&& colu
 }
 
 template <bool kLog>
-StatusOr<Kernel> forward(const KernelSetup& op) {
+StatusOr<Kernel> forward_softmax(const KernelSetup& op) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex out_arg = op.output("Out");
   const int64_t axis = op.attr<int32_t>("axis");
@@ -154,7 +154,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       const T* const src = reinterpret_cast<const T*>(from);
       T* const dst = to.data<T>();
-      each_part(
+      each_part_softmax(
           ctx.device(), extent,
           [&](int64_t at) { forward_row<kLog>(src + at, dst + at, extent.count); },
           [&](int64_t at, int64_t width) {
@@ -167,7 +167,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
 }
 
 template <bool kLog>
-StatusOr<Kernel> backward(const KernelSetup& op) {
+StatusOr<Kernel> backward_softmax(const KernelSetup& op) {
   const ArgIndex out_arg = op.input("Out");
   const ArgIndex dout_arg = op.input("Out@GRAD");
   const ArgIndex dx_arg = op.output("X@GRAD");
@@ -189,7 +189,7 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
       const T* const src = reinterpret_cast<const T*>(y);
       const T* const grad = reinterpret_cast<const T*>(dy);
       T* const dst = to.data<T>();
-      each_part(
+      each_part_softmax(
           ctx.device(), extent,
           [&](int64_t at) { backward_row<kLog>(src + at, grad + at, dst + at, extent.count); },
           [&](int64_t at, int64_t width) {
@@ -204,10 +204,10 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_softmax(KernelRegistry& registry) {
-  registry.add("softmax", forward<false>);
-  registry.add("softmax_grad", backward<false>);
-  registry.add("log_softmax", forward<true>);
-  registry.add("log_softmax_grad", backward<true>);
+  registry.add("softmax", forward_softmax<false>);
+  registry.add("softmax_grad", backward_softmax<false>);
+  registry.add("log_softmax", forward_softmax<true>);
+  registry.add("log_softmax_grad", backward_softmax<true>);
 }
 
 }  // namespace millrace::kernels

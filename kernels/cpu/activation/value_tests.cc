@@ -9,40 +9,40 @@
 namespace millrace::kernels {
 namespace {
 
-enum class Test { kFinite, kInfinite, kNan };
+enum class ValueTest { kFinite, kInfinite, kNan };
 
-template <Test kTest, typename C>
-bool holds(C value) {
+template <ValueTest kTest, typename C>
+bool holds_value_tests(C value) {
   switch (kTest) {
-    case Test::kFinite:
+    case ValueTest::kFinite:
       return std::isfinite(value);
-    case Test::kInfinite:
+    case ValueTest::kInfinite:
       return std::isinf(value);
-    case Test::kNan:
+    case ValueTest::kNan:
       return std::isnan(value);
   }
 }
 
-template <Test kTest, typename T>
-void run(CpuDevice& device, const Tensor& x, Tensor& out) {
+template <ValueTest kTest, typename T>
+void run_value_tests(CpuDevice& device, const Tensor& x, Tensor& out) {
   const T* const from = x.data<T>();
   bool* const to = out.data<bool>();
   device.parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if constexpr (std::is_integral_v<T>) {
-        to[i] = kTest == Test::kFinite;
+        to[i] = kTest == ValueTest::kFinite;
       } else {
-        to[i] = holds<kTest>(static_cast<Compute<T>>(from[i]));
+        to[i] = holds_value_tests<kTest>(static_cast<Compute<T>>(from[i]));
       }
     }
   });
 }
 
-template <Test kTest>
-StatusOr<Kernel> make(const KernelSetup& op) {
+template <ValueTest kTest>
+StatusOr<Kernel> make_value_tests(const KernelSetup& op) {
   return Kernel([x = op.input("X"), out = op.output("Out")](const KernelContext& ctx) {
     return dispatch<AllTypes>(ctx.in(x).dtype(), [&](auto tag) {
-      run<kTest, typename decltype(tag)::type>(ctx.device(), ctx.in(x), ctx.out(out));
+      run_value_tests<kTest, typename decltype(tag)::type>(ctx.device(), ctx.in(x), ctx.out(out));
       return Ok();
     });
   });
@@ -51,9 +51,9 @@ StatusOr<Kernel> make(const KernelSetup& op) {
 }  // namespace
 
 void add_value_tests(KernelRegistry& registry) {
-  registry.add("isfinite_v2", make<Test::kFinite>);
-  registry.add("isinf_v2", make<Test::kInfinite>);
-  registry.add("isnan_v2", make<Test::kNan>);
+  registry.add("isfinite_v2", make_value_tests<ValueTest::kFinite>);
+  registry.add("isinf_v2", make_value_tests<ValueTest::kInfinite>);
+  registry.add("isnan_v2", make_value_tests<ValueTest::kNan>);
 }
 
 }  // namespace millrace::kernels

@@ -60,7 +60,7 @@ StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& 
 }
 
 // Inputs may be the outputs, so the buffer is new each time and replaces them last.
-Status run(const KernelContext& ctx, const Coalesce& c) {
+Status run_coalesce(const KernelContext& ctx, const Coalesce& c) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> begins, places(ctx, c));
   MILLRACE_ASSIGN_OR_RETURN(Tensor buffer, Tensor::create(c.dtype, {begins.back()}));
   const int64_t size = dtype_size(c.dtype);
@@ -91,7 +91,7 @@ Status run(const KernelContext& ctx, const Coalesce& c) {
 
 StatusOr<Kernel> coalesce_tensor(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const Coalesce c, settings(op));
-  return Kernel([c](const KernelContext& ctx) { return run(ctx, c); });
+  return Kernel([c](const KernelContext& ctx) { return run_coalesce(ctx, c); });
 }
 
 }  // namespace

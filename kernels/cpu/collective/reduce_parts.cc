@@ -9,10 +9,10 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kBlock =
+constexpr int64_t kReducePartsBlock =
     1024;  // elements that are combined at once; they stay in the first cache
 
-struct Product {
+struct ReducePartsProduct {
   template <typename C>
   C operator()(C a, C b) const {
     return a * b;
@@ -36,7 +36,7 @@ template <typename T, typename Op>
 void combine_block(Op op, llvm::ArrayRef<const std::byte*> parts,
                    llvm::ArrayRef<std::byte*> results, int64_t begin, int64_t count) {
   using C = Compute<T>;
-  std::array<C, kBlock> so_far;
+  std::array<C, kReducePartsBlock> so_far;
   const T* const first = reinterpret_cast<const T*>(parts[0]) + begin;
   for (int64_t i = 0; i < count; ++i) so_far[static_cast<size_t>(i)] = static_cast<C>(first[i]);
   for (const std::byte* const part : parts.drop_front()) {
@@ -53,12 +53,12 @@ void combine_block(Op op, llvm::ArrayRef<const std::byte*> parts,
 }
 
 template <typename Op>
-Status combine(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
-               llvm::ArrayRef<std::byte*> results, int64_t count) {
+Status combine_reduce_parts(DType dtype, Op op, llvm::ArrayRef<const std::byte*> parts,
+                            llvm::ArrayRef<std::byte*> results, int64_t count) {
   return dispatch<AllNumberTypes>(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t begin = 0; begin < count; begin += kBlock)
-      combine_block<T>(op, parts, results, begin, std::min(kBlock, count - begin));
+    for (int64_t begin = 0; begin < count; begin += kReducePartsBlock)
+      combine_block<T>(op, parts, results, begin, std::min(kReducePartsBlock, count - begin));
     return Ok();
   });
 }
@@ -76,13 +76,13 @@ Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::
     case Reduction::kSum:
       return sum_parts(dtype, parts, results, count);
     case Reduction::kProd:
-      return combine(dtype, Product(), parts, results, count);
+      return combine_reduce_parts(dtype, ReducePartsProduct(), parts, results, count);
     case Reduction::kMax:
-      return combine(dtype, Largest(), parts, results, count);
+      return combine_reduce_parts(dtype, Largest(), parts, results, count);
     case Reduction::kMin:
       break;
   }
-  return combine(dtype, Smallest(), parts, results, count);
+  return combine_reduce_parts(dtype, Smallest(), parts, results, count);
 }
 
 }  // namespace millrace::kernels

@@ -8,7 +8,8 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // elements that are summed at once; they stay in the first cache
+constexpr int64_t kSumPartsBlock =
+    1024;  // elements that are summed at once; they stay in the first cache
 
 // In place, so that each element is read and written once and the loop vectorises.
 template <typename T>
@@ -34,7 +35,7 @@ template <typename T>
 void sum_block(llvm::ArrayRef<const std::byte*> parts, llvm::ArrayRef<std::byte*> results,
                int64_t begin, int64_t count) {
   using C = Compute<T>;
-  std::array<C, kBlock> sum;
+  std::array<C, kSumPartsBlock> sum;
   const T* const first = reinterpret_cast<const T*>(parts[0]) + begin;
   for (int64_t i = 0; i < count; ++i) sum[static_cast<size_t>(i)] = static_cast<C>(first[i]);
   for (const std::byte* const part : parts.drop_front()) {
@@ -63,8 +64,8 @@ Status sum_parts(DType dtype, llvm::ArrayRef<const std::byte*> parts,
               reinterpret_cast<T*>(results[0]), count);
       return Ok();
     }
-    for (int64_t begin = 0; begin < count; begin += kBlock)
-      sum_block<T>(parts, results, begin, std::min(kBlock, count - begin));
+    for (int64_t begin = 0; begin < count; begin += kSumPartsBlock)
+      sum_block<T>(parts, results, begin, std::min(kSumPartsBlock, count - begin));
     return Ok();
   });
 }

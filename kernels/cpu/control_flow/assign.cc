@@ -16,7 +16,7 @@ Status copy_tensor(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   return Ok();
 }
 
-StatusOr<Kernel> assign(const KernelSetup& op) {
+StatusOr<Kernel> assign_kernel(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -124,7 +124,7 @@ StatusOr<Kernel> increment(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> is_empty(const KernelSetup& op) {
+StatusOr<Kernel> is_empty_assign(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -150,11 +150,11 @@ StatusOr<Kernel> memory_helper_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_assign(KernelRegistry& registry) {
-  registry.add("assign", assign);
+  registry.add("assign", assign_kernel);
   registry.add("assign_value", assign_value);
   registry.add("increment", increment);
-  registry.add("is_empty", is_empty);
-  registry.add("rnn_memory_helper", assign);
+  registry.add("is_empty", is_empty_assign);
+  registry.add("rnn_memory_helper", assign_kernel);
   registry.add("rnn_memory_helper_grad", memory_helper_grad);
 }
 

@@ -17,7 +17,7 @@ StatusOr<const RankTable*> table_of(const KernelContext& ctx, ArgIndex arg) {
 }
 
 // Offsets of the ranked level, in the order of the sequences.
-LodLevel offsets_of(const RankTable& table) {
+LodLevel offsets_of_rank_tables(const RankTable& table) {
   LodLevel offsets(table.items.size() + 1, 0);
   for (const RankTable::Item& item : table.items)
     offsets[static_cast<size_t>(item.index) + 1] = item.length;
@@ -70,7 +70,7 @@ StatusOr<Kernel> lod_tensor_to_array(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const RankTable* const table, table_of(ctx, table_arg));
     const Tensor& x = ctx.in(x_arg);
     const size_t level = table->coarse_lod.size();
-    const LodLevel offsets = offsets_of(*table);
+    const LodLevel offsets = offsets_of_rank_tables(*table);
     const size_t finer = x.lod().size() > level + 1 ? x.lod().size() - level - 1 : 0;
     const size_t entry_level = x.lod().size() > level ? level + 1 : x.lod().size();
     const int64_t steps = table->items.empty() ? 0 : table->items.front().length;
@@ -117,7 +117,7 @@ StatusOr<Kernel> array_to_lod_tensor(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(pieces.write(array->front(), to));
     std::vector<LodLevel> levels = table->coarse_lod.levels();
-    levels.push_back(offsets_of(*table));
+    levels.push_back(offsets_of_rank_tables(*table));
     for (LodLevel& level : pieces.lod()) levels.push_back(std::move(level));
     to.set_lod(Lod(std::move(levels)));
     return Ok();

@@ -9,7 +9,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct BoxCoderAttrs {
   bool encode = true;
   bool normalized = true;
   int64_t axis = 0;
@@ -31,7 +31,7 @@ struct Centred {
 
 // Targets keep their geometric middle whether or not corners are pixels.
 template <typename T>
-void encode(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
+void encode_box_coder(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
   const Centred<T> p(prior, normalized);
   const Centred<T> t(target, normalized);
   out[0] = ((target[0] + target[2]) / 2 - p.x) / p.width / variance[0];
@@ -41,7 +41,7 @@ void encode(const T* target, const T* prior, const T* variance, bool normalized,
 }
 
 template <typename T>
-void decode(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
+void decode_box_coder(const T* target, const T* prior, const T* variance, bool normalized, T* out) {
   const Centred<T> p(prior, normalized);
   const T x = variance[0] * target[0] * p.width + p.x;
   const T y = variance[1] * target[1] * p.height + p.y;
@@ -54,7 +54,7 @@ void decode(const T* target, const T* prior, const T* variance, bool normalized,
   out[3] = y + height / 2 - extra;
 }
 
-Status check_shapes(const KernelContext& ctx, const Attrs& attrs, const Tensor& prior,
+Status check_shapes(const KernelContext& ctx, const BoxCoderAttrs& attrs, const Tensor& prior,
                     const Tensor* variance, const Tensor& target) {
   const bool priors_fit = prior.rank() == 2 && prior.dim(1) == 4;
   const bool variance_fits = variance == nullptr || variance->dims() == prior.dims();
@@ -73,8 +73,8 @@ Status check_shapes(const KernelContext& ctx, const Attrs& attrs, const Tensor& 
 }
 
 template <typename T>
-void code_all(const Attrs& attrs, const Tensor& prior, const Tensor* variance, const Tensor& target,
-              T* out) {
+void code_all(const BoxCoderAttrs& attrs, const Tensor& prior, const Tensor* variance,
+              const Tensor& target, T* out) {
   T fixed[4] = {1, 1, 1, 1};
   for (size_t i = 0; i < attrs.variance.size(); ++i) fixed[i] = static_cast<T>(attrs.variance[i]);
   const int64_t rows = target.dim(0);
@@ -85,9 +85,10 @@ void code_all(const Attrs& attrs, const Tensor& prior, const Tensor* variance, c
       const T* const box = prior.data<T>() + 4 * p;
       const T* const scale = variance != nullptr ? variance->data<T>() + 4 * p : fixed;
       if (attrs.encode) {
-        encode(target.data<T>() + 4 * i, box, scale, attrs.normalized, out);
+        encode_box_coder(target.data<T>() + 4 * i, box, scale, attrs.normalized, out);
       } else {
-        decode(target.data<T>() + 4 * (i * columns + k), box, scale, attrs.normalized, out);
+        decode_box_coder(target.data<T>() + 4 * (i * columns + k), box, scale, attrs.normalized,
+                         out);
       }
     }
   }
@@ -98,9 +99,9 @@ StatusOr<Kernel> box_coder(const KernelSetup& op) {
   const ArgIndex prior_var = op.input("PriorBoxVar");
   const ArgIndex target_box = op.input("TargetBox");
   const ArgIndex output = op.output("OutputBox");
-  const Attrs attrs{op.attr<std::string>("code_type") == "encode_center_size",
-                    op.attr<bool>("box_normalized"), op.attr<int64_t>("axis"),
-                    op.attr<std::vector<float>>("variance")};
+  const BoxCoderAttrs attrs{op.attr<std::string>("code_type") == "encode_center_size",
+                            op.attr<bool>("box_normalized"), op.attr<int64_t>("axis"),
+                            op.attr<std::vector<float>>("variance")};
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const prior, needed(ctx, prior_box, "PriorBox"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const target, needed(ctx, target_box, "TargetBox"));

@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct GenerateProposalsAttrs {
   int64_t before;  // boxes that go on to the suppression; 0 or less: all
   int64_t after;
   float threshold;
@@ -22,12 +22,12 @@ struct Attrs {
   bool scaled;  // the first version: sizes count in the image before it was scaled
 };
 
-struct Args {
+struct GenerateProposalsArgs {
   ArgIndex scores, deltas, image, anchors, variances;
   ArgIndex rois, probs, counts;
 };
 
-struct Operands {
+struct GenerateProposalsOperands {
   const Tensor* scores;
   const Tensor* deltas;
   const Tensor* image;
@@ -35,8 +35,10 @@ struct Operands {
   const Tensor* variances;
 };
 
-StatusOr<Operands> read_operands(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
-  Operands o{};
+StatusOr<GenerateProposalsOperands> read_operands(const KernelContext& ctx,
+                                                  const GenerateProposalsArgs& args,
+                                                  const GenerateProposalsAttrs& attrs) {
+  GenerateProposalsOperands o{};
   MILLRACE_ASSIGN_OR_RETURN(o.scores, needed(ctx, args.scores, "Scores"));
   MILLRACE_ASSIGN_OR_RETURN(o.deltas, needed(ctx, args.deltas, "BboxDeltas"));
   MILLRACE_ASSIGN_OR_RETURN(o.image, needed(ctx, args.image, attrs.scaled ? "ImInfo" : "ImShape"));
@@ -68,8 +70,8 @@ struct Proposal {
 
 // An anchor moved and stretched; at most 1000 / 16 times as large.
 template <typename T>
-std::array<T, 4> decode(const T* anchor, const T* variance, const std::array<T, 4>& delta,
-                        T extra) {
+std::array<T, 4> decode_generate_proposals(const T* anchor, const T* variance,
+                                           const std::array<T, 4>& delta, T extra) {
   const T limit = static_cast<T>(std::log(1000.0 / 16.0));
   const T width = anchor[2] - anchor[0] + extra;
   const T height = anchor[3] - anchor[1] + extra;
@@ -82,7 +84,8 @@ std::array<T, 4> decode(const T* anchor, const T* variance, const std::array<T, 
 
 // The best boxes of one image, decoded and cut at its border.
 template <typename T>
-std::vector<Proposal<T>> best_boxes(const Attrs& attrs, const Operands& o, int64_t n) {
+std::vector<Proposal<T>> best_boxes(const GenerateProposalsAttrs& attrs,
+                                    const GenerateProposalsOperands& o, int64_t n) {
   const int64_t anchors = o.scores->dim(1);
   const int64_t cells = o.scores->dim(2) * o.scores->dim(3);
   const T* const scores = o.scores->data<T>() + n * anchors * cells;
@@ -102,8 +105,8 @@ std::vector<Proposal<T>> best_boxes(const Attrs& attrs, const Operands& o, int64
     std::array<T, 4> delta{};
     for (size_t k = 0; k < 4; ++k)
       delta[k] = deltas[(i % anchors * 4 + static_cast<int64_t>(k)) * cells + i / anchors];
-    std::array<T, 4> box =
-        decode(o.anchors->data<T>() + 4 * i, o.variances->data<T>() + 4 * i, delta, extra);
+    std::array<T, 4> box = decode_generate_proposals(o.anchors->data<T>() + 4 * i,
+                                                     o.variances->data<T>() + 4 * i, delta, extra);
     for (size_t k = 0; k < 4; ++k)
       box[k] = std::max(std::min(box[k], image[k % 2 == 0 ? 1 : 0] - extra), T{0});
     found.push_back({box, score(i)});
@@ -112,7 +115,8 @@ std::vector<Proposal<T>> best_boxes(const Attrs& attrs, const Operands& o, int64
 }
 
 template <typename T>
-bool large_enough(const Attrs& attrs, const std::array<T, 4>& box, const T* image) {
+bool large_enough(const GenerateProposalsAttrs& attrs, const std::array<T, 4>& box,
+                  const T* image) {
   const T least = std::max(static_cast<T>(attrs.min_size), T{1});
   const T extra = attrs.pixels ? T{1} : T{0};
   T width = box[2] - box[0] + extra;
@@ -128,7 +132,8 @@ bool large_enough(const Attrs& attrs, const std::array<T, 4>& box, const T* imag
 }
 
 template <typename T>
-std::vector<Proposal<T>> propose(const Attrs& attrs, const Operands& o, int64_t n) {
+std::vector<Proposal<T>> propose(const GenerateProposalsAttrs& attrs,
+                                 const GenerateProposalsOperands& o, int64_t n) {
   std::vector<Proposal<T>> found = best_boxes<T>(attrs, o, n);
   const T* const image = o.image->data<T>() + n * (attrs.scaled ? 3 : 2);
   const auto small = [&](const Proposal<T>& p) { return !large_enough(attrs, p.box, image); };
@@ -149,8 +154,9 @@ std::vector<Proposal<T>> propose(const Attrs& attrs, const Operands& o, int64_t 
 }
 
 template <typename T>
-Status run(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
-  MILLRACE_ASSIGN_OR_RETURN(const Operands o, read_operands(ctx, args, attrs));
+Status run_generate_proposals(const KernelContext& ctx, const GenerateProposalsArgs& args,
+                              const GenerateProposalsAttrs& attrs) {
+  MILLRACE_ASSIGN_OR_RETURN(const GenerateProposalsOperands o, read_operands(ctx, args, attrs));
   std::vector<Proposal<T>> all;
   std::vector<int64_t> counts;
   LodLevel offsets = {0};
@@ -179,21 +185,21 @@ Status run(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
 
 template <bool kFirst>
 StatusOr<Kernel> generate_proposals(const KernelSetup& op) {
-  const Args args{
+  const GenerateProposalsArgs args{
       op.input("Scores"),       op.input("BboxDeltas"), op.input(kFirst ? "ImInfo" : "ImShape"),
       op.input("Anchors"),      op.input("Variances"),  op.output("RpnRois"),
       op.output("RpnRoiProbs"), op.output("RpnRoisNum")};
-  Attrs attrs{op.attr<int64_t>("pre_nms_topN"),
-              op.attr<int64_t>("post_nms_topN"),
-              op.attr<float>("nms_thresh"),
-              op.attr<float>("min_size"),
-              op.attr<float>("eta"),
-              true,
-              kFirst};
+  GenerateProposalsAttrs attrs{op.attr<int64_t>("pre_nms_topN"),
+                               op.attr<int64_t>("post_nms_topN"),
+                               op.attr<float>("nms_thresh"),
+                               op.attr<float>("min_size"),
+                               op.attr<float>("eta"),
+                               true,
+                               kFirst};
   if (!kFirst) attrs.pixels = op.attr<bool>("pixel_offset");
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.scores).dtype(), [&](auto tag) {
-      return run<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_generate_proposals<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

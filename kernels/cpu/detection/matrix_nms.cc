@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct MatrixNmsAttrs {
   int64_t background;
   float score_threshold;
   float post_threshold;
@@ -25,7 +25,7 @@ struct Attrs {
 // Lowers the score of each box by its overlap with better ones, less where those overlap with
 // better ones themselves.
 template <typename T>
-void decay(const NmsInput& input, const Attrs& attrs, const T* boxes,
+void decay(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
            std::vector<Detection<T>>& found) {
   const size_t count = found.size();
   std::vector<T> largest(count, T{0});  // overlap of box i with the boxes before it
@@ -58,8 +58,8 @@ void sort_by_score(std::vector<Detection<T>>& found, int64_t top) {
 }
 
 template <typename T>
-void detect(const NmsInput& input, const Attrs& attrs, const T* boxes, const T* scores,
-            int64_t image, std::vector<Detection<T>>& all) {
+void detect_matrix_nms(const NmsInput& input, const MatrixNmsAttrs& attrs, const T* boxes,
+                       const T* scores, int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for (int64_t klass = 0; klass < input.classes; ++klass) {
     if (klass == attrs.background) continue;
@@ -85,10 +85,11 @@ StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
   outputs.index = op.output("Index");
   outputs.counts = op.output("RoisNum");
   outputs.with_lod = !outputs.counts;
-  const Attrs attrs{op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
-                    op.attr<float>("post_threshold"),     op.attr<int64_t>("nms_top_k"),
-                    op.attr<int64_t>("keep_top_k"),       op.attr<bool>("use_gaussian"),
-                    op.attr<float>("gaussian_sigma"),     op.attr<bool>("normalized")};
+  const MatrixNmsAttrs attrs{
+      op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
+      op.attr<float>("post_threshold"),     op.attr<int64_t>("nms_top_k"),
+      op.attr<int64_t>("keep_top_k"),       op.attr<bool>("use_gaussian"),
+      op.attr<float>("gaussian_sigma"),     op.attr<bool>("normalized")};
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
@@ -97,7 +98,7 @@ StatusOr<Kernel> matrix_nms(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       std::vector<Detection<T>> kept;
       for (int64_t n = 0; n < input.images; ++n)
-        detect(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
+        detect_matrix_nms(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
       return put_detections(ctx, outputs, input, *boxes, kept);
     });
   });

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct MulticlassNmsAttrs {
   int64_t background;
   float score_threshold;
   int64_t nms_top_k;
@@ -23,8 +23,8 @@ struct Attrs {
 
 // The boxes of a class by falling score, as many as go on.
 template <typename T>
-std::vector<int64_t> candidates_of(const NmsInput& input, const Attrs& attrs, const T* scores,
-                                   int64_t image, int64_t klass) {
+std::vector<int64_t> candidates_of(const NmsInput& input, const MulticlassNmsAttrs& attrs,
+                                   const T* scores, int64_t image, int64_t klass) {
   std::vector<int64_t> found;
   const auto score = [&](int64_t box) { return scores[input.score_at(image, klass, box)]; };
   for (int64_t box = 0; box < input.boxes_of(image); ++box) {
@@ -40,8 +40,8 @@ std::vector<int64_t> candidates_of(const NmsInput& input, const Attrs& attrs, co
 // Detections of one image by class; in a class by falling score, or by place where images are not
 // of one size.
 template <typename T>
-void detect(const NmsInput& input, const Attrs& attrs, const T* boxes, const T* scores,
-            int64_t image, std::vector<Detection<T>>& all) {
+void detect_multiclass_nms(const NmsInput& input, const MulticlassNmsAttrs& attrs, const T* boxes,
+                           const T* scores, int64_t image, std::vector<Detection<T>>& all) {
   std::vector<Detection<T>> found;
   for (int64_t klass = 0; klass < input.classes; ++klass) {
     if (klass == attrs.background) continue;
@@ -86,10 +86,11 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
   if (kThird) outputs.counts = op.output("NmsRoisNum");
   outputs.with_lod = !outputs.counts;
   outputs.minus_one_if_empty = kVersion == Version::kFirst;
-  const Attrs attrs{op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
-                    op.attr<int64_t>("nms_top_k"),        op.attr<int64_t>("keep_top_k"),
-                    op.attr<float>("nms_threshold"),      op.attr<float>("nms_eta"),
-                    op.attr<bool>("normalized")};
+  const MulticlassNmsAttrs attrs{
+      op.attr<int64_t>("background_label"), op.attr<float>("score_threshold"),
+      op.attr<int64_t>("nms_top_k"),        op.attr<int64_t>("keep_top_k"),
+      op.attr<float>("nms_threshold"),      op.attr<float>("nms_eta"),
+      op.attr<bool>("normalized")};
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const boxes, needed(ctx, bboxes, "BBoxes"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, score_arg, "Scores"));
@@ -99,7 +100,7 @@ StatusOr<Kernel> multiclass_nms(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       std::vector<Detection<T>> kept;
       for (int64_t n = 0; n < input.images; ++n)
-        detect(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
+        detect_multiclass_nms(input, attrs, boxes->data<T>(), scores->data<T>(), n, kept);
       return put_detections(ctx, outputs, input, *boxes, kept);
     });
   });

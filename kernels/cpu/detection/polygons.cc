@@ -9,35 +9,35 @@
 namespace millrace::kernels {
 namespace {
 
-struct Point {
+struct PolygonsPoint {
   double x;
   double y;
 };
 
 // A side, from its lower to its higher end; level sides bound nothing.
-struct Side {
-  Point low;
-  Point high;
+struct PolygonsSide {
+  PolygonsPoint low;
+  PolygonsPoint high;
 
   [[nodiscard]] double x_at(double y) const {
     return low.x + (high.x - low.x) * (y - low.y) / (high.y - low.y);
   }
 };
 
-using Sides = llvm::SmallVector<Side, 16>;
+using Sides = llvm::SmallVector<PolygonsSide, 16>;
 using Numbers = llvm::SmallVector<double, 64>;
 
 template <typename T>
-Point corner(const T* polygon, int64_t i) {
+PolygonsPoint corner(const T* polygon, int64_t i) {
   return {static_cast<double>(polygon[2 * i]), static_cast<double>(polygon[2 * i + 1])};
 }
 
 template <typename T>
-double area(const T* polygon, int64_t corners) {
+double area_polygons(const T* polygon, int64_t corners) {
   double twice = 0;
   for (int64_t i = 0; i < corners; ++i) {
-    const Point a = corner(polygon, i);
-    const Point b = corner(polygon, (i + 1) % corners);
+    const PolygonsPoint a = corner(polygon, i);
+    const PolygonsPoint b = corner(polygon, (i + 1) % corners);
     twice += a.x * b.y - a.y * b.x;
   }
   return std::abs(twice / 2);
@@ -47,20 +47,20 @@ template <typename T>
 Sides sides_of(const T* polygon, int64_t corners) {
   Sides sides;
   for (int64_t i = 0; i < corners; ++i) {
-    const Point a = corner(polygon, i);
-    const Point b = corner(polygon, (i + 1) % corners);
-    if (a.y != b.y) sides.push_back(a.y < b.y ? Side{a, b} : Side{b, a});
+    const PolygonsPoint a = corner(polygon, i);
+    const PolygonsPoint b = corner(polygon, (i + 1) % corners);
+    if (a.y != b.y) sides.push_back(a.y < b.y ? PolygonsSide{a, b} : PolygonsSide{b, a});
   }
   return sides;
 }
 
 // Heights at which sides begin, end or cross: between two of them nothing changes its order.
-Numbers heights_of(llvm::ArrayRef<Side> sides) {
+Numbers heights_of(llvm::ArrayRef<PolygonsSide> sides) {
   Numbers heights;
   for (size_t i = 0; i < sides.size(); ++i) {
-    const Side& a = sides[i];
+    const PolygonsSide& a = sides[i];
     heights.append({a.low.y, a.high.y});
-    for (const Side& b : sides.drop_front(i + 1)) {
+    for (const PolygonsSide& b : sides.drop_front(i + 1)) {
       const double from = std::max(a.low.y, b.low.y);
       const double to = std::min(a.high.y, b.high.y);
       if (from >= to) continue;
@@ -76,9 +76,9 @@ Numbers heights_of(llvm::ArrayRef<Side> sides) {
 }
 
 // Where a level line enters and leaves a polygon, in order.
-Numbers crossings(llvm::ArrayRef<Side> sides, double y) {
+Numbers crossings(llvm::ArrayRef<PolygonsSide> sides, double y) {
   Numbers found;
-  for (const Side& side : sides) {
+  for (const PolygonsSide& side : sides) {
     if (side.low.y <= y && y < side.high.y) found.push_back(side.x_at(y));
   }
   std::sort(found.begin(), found.end());
@@ -115,8 +115,8 @@ double common_area(const Sides& a, const Sides& b) {
 template <typename T>
 T polygon_overlap(const T* a, const T* b, int64_t width) {
   const int64_t corners = width / 2;
-  const double area_a = area(a, corners);
-  const double area_b = area(b, corners);
+  const double area_a = area_polygons(a, corners);
+  const double area_b = area_polygons(b, corners);
   const double common = common_area(sides_of(a, corners), sides_of(b, corners));
   if (area_a == 0 || area_b == 0 || common == 0) return T{0};
   return static_cast<T>(common / (area_a + area_b - common));

@@ -22,22 +22,22 @@ struct Grid {
   double step_height, step_width;
 };
 
-struct Attrs {
+struct PriorsAttrs {
   float step_h, step_w, offset;
   bool clip;
   std::vector<float> variances;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+PriorsAttrs read_attrs_priors(const KernelSetup& op) {
   return {op.attr<float>("step_h"), op.attr<float>("step_w"), op.attr<float>("offset"),
           op.attr<bool>("clip"), op.attr<std::vector<float>>("variances")};
 }
 
-struct Args {
+struct PriorsArgs {
   ArgIndex input, image, boxes, variances;
 };
 
-StatusOr<Grid> grid_of(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
+StatusOr<Grid> grid_of(const KernelContext& ctx, const PriorsArgs& args, const PriorsAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const input, needed(ctx, args.input, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const image, needed(ctx, args.image, "Image"));
   if (attrs.variances.size() != 4)
@@ -57,8 +57,8 @@ StatusOr<Grid> grid_of(const KernelContext& ctx, const Args& args, const Attrs& 
 
 // Writes the shapes around all cells, in parts of the image, and the variances.
 template <typename T>
-Status put_boxes(const KernelContext& ctx, const Args& args, const Attrs& attrs, const Grid& grid,
-                 const std::vector<PriorShape>& shapes, bool cut) {
+Status put_boxes(const KernelContext& ctx, const PriorsArgs& args, const PriorsAttrs& attrs,
+                 const Grid& grid, const std::vector<PriorShape>& shapes, bool cut) {
   Tensor& boxes = ctx.out(args.boxes);
   Tensor& variances = ctx.out(args.variances);
   const int64_t count = grid.height * grid.width * static_cast<int64_t>(shapes.size());
@@ -126,9 +126,10 @@ StatusOr<std::vector<PriorShape>> prior_shapes(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> prior_box(const KernelSetup& op) {
-  const Args args{op.input("Input"), op.input("Image"), op.output("Boxes"), op.output("Variances")};
+  const PriorsArgs args{op.input("Input"), op.input("Image"), op.output("Boxes"),
+                        op.output("Variances")};
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<PriorShape> shapes, prior_shapes(op));
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_priors(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {
       return put_boxes<typename decltype(tag)::type>(ctx, args, attrs, grid, shapes, attrs.clip);
@@ -165,7 +166,8 @@ std::vector<PriorShape> density_shapes(const Density& density, const Grid& grid)
 }
 
 StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
-  const Args args{op.input("Input"), op.input("Image"), op.output("Boxes"), op.output("Variances")};
+  const PriorsArgs args{op.input("Input"), op.input("Image"), op.output("Boxes"),
+                        op.output("Variances")};
   const Density density{op.attr<std::vector<float>>("fixed_sizes"),
                         op.attr<std::vector<float>>("fixed_ratios"),
                         op.attr<std::vector<int32_t>>("densities")};
@@ -176,7 +178,7 @@ StatusOr<Kernel> density_prior_box(const KernelSetup& op) {
         "attributes 'densities' and 'fixed_sizes' must be of one length, densities at "
         "least 1");
   }
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_priors(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Grid grid, grid_of(ctx, args, attrs));
     const std::vector<PriorShape> shapes = density_shapes(density, grid);
     return dispatch<FloatTypes>(ctx.in(args.input).dtype(), [&](auto tag) {

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct Yolov3LossAttrs {
   std::vector<int64_t> anchors;
   std::vector<int64_t> mask;
   int64_t classes;
@@ -21,7 +21,7 @@ struct Attrs {
   float scale;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+Yolov3LossAttrs read_attrs_yolov3_loss(const KernelSetup& op) {
   return {op.attr<std::vector<int64_t>>("anchors"),
           op.attr<std::vector<int64_t>>("anchor_mask"),
           op.attr<int64_t>("class_num"),
@@ -31,7 +31,7 @@ Attrs read_attrs(const KernelSetup& op) {
           op.attr<float>("scale_x_y")};
 }
 
-Status check_mask(const KernelSetup& op, const Attrs& attrs) {
+Status check_mask(const KernelSetup& op, const Yolov3LossAttrs& attrs) {
   for (const int64_t anchor : attrs.mask) {
     if (anchor < 0 || 2 * anchor + 1 >= static_cast<int64_t>(attrs.anchors.size()))
       return op.error("attribute 'anchor_mask' has {}, there are {} anchors", anchor,
@@ -40,7 +40,7 @@ Status check_mask(const KernelSetup& op, const Attrs& attrs) {
   return Ok();
 }
 
-struct Shape {
+struct Yolov3LossShape {
   int64_t batch, masks, height, width, boxes, each;
   [[nodiscard]] int64_t cells() const { return height * width; }
   // Element of X: number k of a mask's prediction for a cell.
@@ -49,14 +49,16 @@ struct Shape {
   }
 };
 
-struct Operands {
+struct Yolov3LossOperands {
   const Tensor* x;
   const Tensor* box;
   const Tensor* label;
   const Tensor* score;  // null: every box counts fully
 };
 
-StatusOr<Shape> shape_of(const KernelContext& ctx, const Attrs& attrs, const Operands& o) {
+StatusOr<Yolov3LossShape> shape_of_yolov3_loss(const KernelContext& ctx,
+                                               const Yolov3LossAttrs& attrs,
+                                               const Yolov3LossOperands& o) {
   const auto masks = static_cast<int64_t>(attrs.mask.size());
   const int64_t each = attrs.classes + 5;
   bool fits = o.x->rank() == 4 && o.x->dim(1) == masks * each && o.box->rank() == 3 &&
@@ -75,21 +77,21 @@ StatusOr<Shape> shape_of(const KernelContext& ctx, const Attrs& attrs, const Ope
     if (labels[i] < 0 || labels[i] >= attrs.classes)
       return ctx.error("GTLabel has class {}, there are {}", labels[i], attrs.classes);
   }
-  return Shape{o.x->dim(0), masks, o.x->dim(2), o.x->dim(3), o.box->dim(1), each};
+  return Yolov3LossShape{o.x->dim(0), masks, o.x->dim(2), o.x->dim(3), o.box->dim(1), each};
 }
 
 template <typename T>
-T sigmoid(T x) {
+T sigmoid_yolov3_loss(T x) {
   return T{1} / (T{1} + std::exp(-x));
 }
 // Cross entropy of sigmoid(x), and its derivative.
 template <typename T>
-T entropy(T x, T label) {
+T entropy_yolov3_loss(T x, T label) {
   return std::max(x, T{0}) - x * label + std::log1p(std::exp(-std::fabs(x)));
 }
 template <typename T>
 T entropy_slope(T x, T label) {
-  return sigmoid(x) - label;
+  return sigmoid_yolov3_loss(x) - label;
 }
 
 // Middle and size in parts of the image.
@@ -110,9 +112,9 @@ T overlap(const Box<T>& a, const Box<T>& b) {
 }
 
 template <typename T>
-struct Problem {
-  const Attrs& attrs;
-  const Shape& s;
+struct Yolov3LossProblem {
+  const Yolov3LossAttrs& attrs;
+  const Yolov3LossShape& s;
   const T* x;
   const T* box;
   const int32_t* label;
@@ -120,7 +122,8 @@ struct Problem {
   T positive;  // label of the class that is there, and of the others
   T negative;
 
-  Problem(const Attrs& a, const Shape& shape, const Operands& o)
+  Yolov3LossProblem(const Yolov3LossAttrs& a, const Yolov3LossShape& shape,
+                    const Yolov3LossOperands& o)
       : attrs(a),
         s(shape),
         x(o.x->data<T>()),
@@ -151,9 +154,11 @@ struct Problem {
     const T scale = static_cast<T>(attrs.scale);
     const T bias = T{-0.5} * (scale - 1);
     const int64_t index = attrs.mask[static_cast<size_t>(mask)];
-    return {(static_cast<T>(cell % s.width) + sigmoid(x[s.at(n, mask, 0, cell)]) * scale + bias) /
+    return {(static_cast<T>(cell % s.width) +
+             sigmoid_yolov3_loss(x[s.at(n, mask, 0, cell)]) * scale + bias) /
                 static_cast<T>(s.width),
-            (static_cast<T>(cell / s.width) + sigmoid(x[s.at(n, mask, 1, cell)]) * scale + bias) /
+            (static_cast<T>(cell / s.width) +
+             sigmoid_yolov3_loss(x[s.at(n, mask, 1, cell)]) * scale + bias) /
                 static_cast<T>(s.height),
             std::exp(x[s.at(n, mask, 2, cell)]) * anchor(index, 0) / size(),
             std::exp(x[s.at(n, mask, 3, cell)]) * anchor(index, 1) / size()};
@@ -197,14 +202,14 @@ struct Problem {
 
 // -1 for predictions that overlap a box too much to count as mistakes; 0 for the others.
 template <typename T>
-void mark_ignored(const Problem<T>& p, int64_t n, T* objectness) {
+void mark_ignored(const Yolov3LossProblem<T>& p, int64_t n, T* objectness) {
   for (int64_t mask = 0; mask < p.s.masks; ++mask) {
     for (int64_t cell = 0; cell < p.s.cells(); ++cell) {
       const Box<T> predicted = p.prediction(n, mask, cell);
       T best = 0;
       for (int64_t t = 0; t < p.s.boxes; ++t) {
         const Box<T> b = p.truth(n, t);
-        if (Problem<T>::counts(b)) best = std::max(best, overlap(predicted, b));
+        if (Yolov3LossProblem<T>::counts(b)) best = std::max(best, overlap(predicted, b));
       }
       objectness[mask * p.s.cells() + cell] = best > static_cast<T>(p.attrs.ignore) ? T{-1} : T{0};
     }
@@ -213,22 +218,23 @@ void mark_ignored(const Problem<T>& p, int64_t n, T* objectness) {
 
 // Loss of location and class of one box.
 template <typename T>
-T box_loss(const Problem<T>& p, int64_t n, int64_t t, const Box<T>& b, int64_t mask, int64_t cell) {
+T box_loss(const Yolov3LossProblem<T>& p, int64_t n, int64_t t, const Box<T>& b, int64_t mask,
+           int64_t cell) {
   const std::array<T, 5> wanted = p.wanted(b, mask, cell, p.weight(n, t));
   const auto x = [&](int64_t k) { return p.x[p.s.at(n, mask, k, cell)]; };
-  T loss = (entropy(x(0), wanted[0]) + entropy(x(1), wanted[1]) + std::fabs(x(2) - wanted[2]) +
-            std::fabs(x(3) - wanted[3])) *
+  T loss = (entropy_yolov3_loss(x(0), wanted[0]) + entropy_yolov3_loss(x(1), wanted[1]) +
+            std::fabs(x(2) - wanted[2]) + std::fabs(x(3) - wanted[3])) *
            wanted[4];
   for (int64_t c = 0; c < p.attrs.classes; ++c) {
     const bool there = c == p.label[n * p.s.boxes + t];
-    loss += entropy(x(5 + c), there ? p.positive : p.negative) * p.weight(n, t);
+    loss += entropy_yolov3_loss(x(5 + c), there ? p.positive : p.negative) * p.weight(n, t);
   }
   return loss;
 }
 
 template <typename T>
-Status forward(const KernelContext& ctx, const Problem<T>& p, T* loss, T* objectness,
-               int32_t* match) {
+Status forward_yolov3_loss(const KernelContext& ctx, const Yolov3LossProblem<T>& p, T* loss,
+                           T* objectness, int32_t* match) {
   const int64_t image = p.s.masks * p.s.cells();
   for (int64_t n = 0; n < p.s.batch; ++n) {
     T* const objects = objectness + n * image;
@@ -238,7 +244,7 @@ Status forward(const KernelContext& ctx, const Problem<T>& p, T* loss, T* object
       const Box<T> b = p.truth(n, t);
       int32_t& matched = match[n * p.s.boxes + t];
       matched = -1;
-      if (!Problem<T>::counts(b)) continue;
+      if (!Yolov3LossProblem<T>::counts(b)) continue;
       const int64_t mask = p.matching_mask(b);
       const int64_t cell = p.cell_of(b);
       if (cell < 0)
@@ -250,8 +256,9 @@ Status forward(const KernelContext& ctx, const Problem<T>& p, T* loss, T* object
     }
     for (int64_t i = 0; i < image; ++i) {
       const T x = p.x[p.s.at(n, i / p.s.cells(), 4, i % p.s.cells())];
-      if (objects[i] > static_cast<T>(1e-5)) loss[n] += entropy(x, T{1}) * objects[i];
-      if (objects[i] <= static_cast<T>(1e-5) && objects[i] > T{-0.5}) loss[n] += entropy(x, T{0});
+      if (objects[i] > static_cast<T>(1e-5)) loss[n] += entropy_yolov3_loss(x, T{1}) * objects[i];
+      if (objects[i] <= static_cast<T>(1e-5) && objects[i] > T{-0.5})
+        loss[n] += entropy_yolov3_loss(x, T{0});
     }
   }
   return Ok();
@@ -259,7 +266,8 @@ Status forward(const KernelContext& ctx, const Problem<T>& p, T* loss, T* object
 
 // Where two boxes fall on one cell, the later one decides.
 template <typename T>
-void box_gradient(const Problem<T>& p, int64_t n, int64_t t, int64_t mask, T dloss, T* dx) {
+void box_gradient(const Yolov3LossProblem<T>& p, int64_t n, int64_t t, int64_t mask, T dloss,
+                  T* dx) {
   const Box<T> b = p.truth(n, t);
   const int64_t cell = p.cell_of(b);
   if (cell < 0) return;
@@ -278,8 +286,8 @@ void box_gradient(const Problem<T>& p, int64_t n, int64_t t, int64_t mask, T dlo
 }
 
 template <typename T>
-void backward(const Problem<T>& p, const T* dloss, const T* objectness, const int32_t* match,
-              T* dx) {
+void backward_yolov3_loss(const Yolov3LossProblem<T>& p, const T* dloss, const T* objectness,
+                          const int32_t* match, T* dx) {
   const int64_t image = p.s.masks * p.s.cells();
   for (int64_t n = 0; n < p.s.batch; ++n) {
     for (int64_t t = 0; t < p.s.boxes; ++t) {
@@ -298,12 +306,13 @@ void backward(const Problem<T>& p, const T* dloss, const T* objectness, const in
   }
 }
 
-struct Args {
+struct Yolov3LossArgs {
   ArgIndex x, box, label, score;
 };
 
-StatusOr<Operands> operands_of(const KernelContext& ctx, const Args& args) {
-  Operands o{};
+StatusOr<Yolov3LossOperands> operands_of_yolov3_loss(const KernelContext& ctx,
+                                                     const Yolov3LossArgs& args) {
+  Yolov3LossOperands o{};
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.box, needed(ctx, args.box, "GTBox"));
   MILLRACE_ASSIGN_OR_RETURN(o.label, needed(ctx, args.label, "GTLabel"));
@@ -312,15 +321,16 @@ StatusOr<Operands> operands_of(const KernelContext& ctx, const Args& args) {
 }
 
 StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
-  const Args args{op.input("X"), op.input("GTBox"), op.input("GTLabel"), op.input("GTScore")};
+  const Yolov3LossArgs args{op.input("X"), op.input("GTBox"), op.input("GTLabel"),
+                            op.input("GTScore")};
   const ArgIndex loss = op.output("Loss");
   const ArgIndex objectness = op.output("ObjectnessMask");
   const ArgIndex match = op.output("GTMatchMask");
-  const Attrs attrs = read_attrs(op);
+  const Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
   MILLRACE_RETURN_IF_ERROR(check_mask(op, attrs));
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(ctx, attrs, o));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       const auto objects = static_cast<size_t>(s.batch * s.masks * s.cells()) * sizeof(T);
@@ -328,8 +338,8 @@ StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, ctx.device().scratch(objects + matches));
       Tensor* const kept_objects = ctx.find_out(objectness);
       Tensor* const kept_matches = ctx.find_out(match);
-      return forward(
-          ctx, Problem<T>(attrs, s, o), ctx.out(loss).data<T>(),
+      return forward_yolov3_loss(
+          ctx, Yolov3LossProblem<T>(attrs, s, o), ctx.out(loss).data<T>(),
           kept_objects != nullptr ? kept_objects->data<T>() : reinterpret_cast<T*>(memory),
           kept_matches != nullptr ? kept_matches->data<int32_t>()
                                   : reinterpret_cast<int32_t*>(memory + objects));
@@ -338,18 +348,19 @@ StatusOr<Kernel> yolov3_loss(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
-  const Args args{op.input("X"), op.input("GTBox"), op.input("GTLabel"), op.input("GTScore")};
+  const Yolov3LossArgs args{op.input("X"), op.input("GTBox"), op.input("GTLabel"),
+                            op.input("GTScore")};
   const ArgIndex loss_grad = op.input("Loss@GRAD");
   const ArgIndex objectness = op.input("ObjectnessMask");
   const ArgIndex match = op.input("GTMatchMask");
   const ArgIndex x_grad = op.output("X@GRAD");
   const ArgIndex box_grad = op.output("GTBox@GRAD");
   const ArgIndex score_grad = op.output("GTScore@GRAD");
-  const Attrs attrs = read_attrs(op);
+  const Yolov3LossAttrs attrs = read_attrs_yolov3_loss(op);
   MILLRACE_RETURN_IF_ERROR(check_mask(op, attrs));
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(ctx, attrs, o));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossOperands o, operands_of_yolov3_loss(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const Yolov3LossShape s, shape_of_yolov3_loss(ctx, attrs, o));
     // boxes and their scores are given, not learned
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dbox, result_like(ctx, box_grad, *o.box));
     if (dbox != nullptr) fill_zero(*dbox);
@@ -370,8 +381,8 @@ StatusOr<Kernel> yolov3_loss_grad(const KernelSetup& op) {
     }
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      backward(Problem<T>(attrs, s, o), dloss->data<T>(), objects->data<T>(),
-               matches->data<int32_t>(), dx->data<T>());
+      backward_yolov3_loss(Yolov3LossProblem<T>(attrs, s, o), dloss->data<T>(), objects->data<T>(),
+                           matches->data<int32_t>(), dx->data<T>());
       return Ok();
     });
   });

@@ -14,8 +14,8 @@ namespace {
 
 enum class Decay : int32_t { kNone = 0, kL1 = 1, kL2 = 2 };
 
-struct Attrs {
-  explicit Attrs(const KernelSetup& op)
+struct DgcAttrs {
+  explicit DgcAttrs(const KernelSetup& op)
       : momentum(op.attr<float>("m")),
         nesterov(op.attr<bool>("use_nesterov")),
         sparsity(op.attr<std::vector<float>>("sparsity")),
@@ -33,8 +33,8 @@ struct Attrs {
   float coefficient;
 };
 
-struct Slots {
-  explicit Slots(const KernelSetup& op)
+struct DgcSlots {
+  explicit DgcSlots(const KernelSetup& op)
       : u(op.input("U")),
         v(op.input("V")),
         grad(op.input("Grad")),
@@ -67,7 +67,7 @@ StatusOr<int64_t> ranks_of(const KernelContext& ctx, ArgIndex arg) {
 }
 
 // How many elements travel in a step of the warm-up or after it.
-StatusOr<int64_t> elements_sent(const Attrs& attrs, float step, int64_t count) {
+StatusOr<int64_t> elements_sent(const DgcAttrs& attrs, float step, int64_t count) {
   const size_t periods = attrs.sparsity.size();
   if (periods == 0) return KernelContext::error("attribute 'sparsity' has no entries");
   const double passed = static_cast<double>(step - attrs.begin) * static_cast<double>(periods);
@@ -81,7 +81,8 @@ StatusOr<int64_t> elements_sent(const Attrs& attrs, float step, int64_t count) {
 }
 
 // grad_out = ranks * grad + weight decay.
-Status weigh(const KernelContext& ctx, const Attrs& attrs, const Slots& slots, int64_t ranks) {
+Status weigh(const KernelContext& ctx, const DgcAttrs& attrs, const DgcSlots& slots,
+             int64_t ranks) {
   const Tensor& grad = ctx.in(slots.grad);
   const auto factor = static_cast<float>(ranks);
   const float* const from = grad.data<float>();
@@ -103,7 +104,7 @@ Status weigh(const KernelContext& ctx, const Attrs& attrs, const Slots& slots, i
 }
 
 // u = m * u + g and v += u; with a look ahead u = m * (u + g) and v += u + g.
-void accumulate(const Attrs& attrs, const float* g, int64_t count, float* u, float* v) {
+void accumulate_dgc(const DgcAttrs& attrs, const float* g, int64_t count, float* u, float* v) {
   const float m = attrs.momentum;
   for (int64_t i = 0; i < count; ++i) {
     u[i] = attrs.nesterov ? m * (u[i] + g[i]) : m * u[i] + g[i];
@@ -112,7 +113,7 @@ void accumulate(const Attrs& attrs, const float* g, int64_t count, float* u, flo
 }
 
 // The places of the largest magnitudes in ascending order; of equal ones the first.
-std::vector<int32_t> largest(const float* v, int64_t count, int64_t wanted) {
+std::vector<int32_t> largest_dgc(const float* v, int64_t count, int64_t wanted) {
   std::vector<int32_t> places(static_cast<size_t>(count));
   std::iota(places.begin(), places.end(), 0);
   const auto before = [v](int32_t a, int32_t b) {
@@ -127,7 +128,7 @@ std::vector<int32_t> largest(const float* v, int64_t count, int64_t wanted) {
 }
 
 // k places as i32 in the memory of floats, then k values; what travels stays here no longer.
-Status encode(const KernelContext& ctx, const Slots& slots, int64_t wanted, int64_t ranks) {
+Status encode_dgc(const KernelContext& ctx, const DgcSlots& slots, int64_t wanted, int64_t ranks) {
   Tensor& u = ctx.out(slots.u_out);
   Tensor& v = ctx.out(slots.v_out);
   Tensor& to = ctx.out(slots.encoded);
@@ -136,7 +137,7 @@ Status encode(const KernelContext& ctx, const Slots& slots, int64_t wanted, int6
     MILLRACE_RETURN_IF_ERROR(gathered->resize(DType::kFloat32, {2 * wanted * ranks}));
     std::fill_n(gathered->data<float>(), gathered->numel(), 0.0F);
   }
-  const std::vector<int32_t> places = largest(v.data<float>(), v.numel(), wanted);
+  const std::vector<int32_t> places = largest_dgc(v.data<float>(), v.numel(), wanted);
   std::memcpy(to.raw(), places.data(), places.size() * sizeof(int32_t));
   float* value = to.data<float>() + wanted;
   for (const int32_t place : places) {
@@ -147,7 +148,7 @@ Status encode(const KernelContext& ctx, const Slots& slots, int64_t wanted, int6
   return Ok();
 }
 
-Status check_state(const KernelContext& ctx, const Slots& slots) {
+Status check_state(const KernelContext& ctx, const DgcSlots& slots) {
   const Tensor& grad = ctx.in(slots.grad);
   for (const ArgIndex arg : {slots.u, slots.v, slots.grad}) {
     const Tensor& tensor = ctx.in(arg);
@@ -160,7 +161,7 @@ Status check_state(const KernelContext& ctx, const Slots& slots) {
 }
 
 StatusOr<Kernel> dgc(const KernelSetup& op) {
-  return Kernel([attrs = Attrs(op), slots = Slots(op)](const KernelContext& ctx) -> Status {
+  return Kernel([attrs = DgcAttrs(op), slots = DgcSlots(op)](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(check_state(ctx, slots));
     MILLRACE_ASSIGN_OR_RETURN(const float step, one_float(ctx, slots.step, "current_step"));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t ranks, ranks_of(ctx, slots.ranks));
@@ -174,14 +175,14 @@ StatusOr<Kernel> dgc(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(sent.resize(DType::kFloat32, {1}));
     *sent.data<float>() = 0;
     // before the warm-up the gradient travels whole
-    if (std::floor(step) < std::floor(attrs.begin)) return encode(ctx, slots, 0, ranks);
+    if (std::floor(step) < std::floor(attrs.begin)) return encode_dgc(ctx, slots, 0, ranks);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t wanted, elements_sent(attrs, step, count));
     *sent.data<float>() = static_cast<float>(wanted);
     Tensor& grad = ctx.out(slots.grad_out);
-    accumulate(attrs, grad.data<float>(), count, ctx.out(slots.u_out).data<float>(),
-               ctx.out(slots.v_out).data<float>());
+    accumulate_dgc(attrs, grad.data<float>(), count, ctx.out(slots.u_out).data<float>(),
+                   ctx.out(slots.v_out).data<float>());
     std::fill_n(grad.data<float>(), count, 0.0F);
-    return encode(ctx, slots, wanted, ranks);
+    return encode_dgc(ctx, slots, wanted, ranks);
   });
 }
 

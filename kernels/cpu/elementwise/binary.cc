@@ -147,7 +147,7 @@ StatusOr<BinaryGradInputs> binary_grad_inputs(const KernelContext& ctx, const Bi
 namespace {
 
 // True if the formula makes 0 of zeros, so that padding stays what it is.
-bool keeps_zero(const BinaryLoops<float, float>& loops) {
+bool keeps_zero_binary(const BinaryLoops<float, float>& loops) {
   const float zero = 0;
   float result = 1;
   loops.both(&zero, &zero, &result, 1);
@@ -205,7 +205,7 @@ StatusOr<bool> run_in_layout(const KernelContext& ctx, const BinaryArgs& args,
   const Tensor& first = x->layout() != nullptr ? *x : *y;
   const bool fits = x->dtype() == DType::kFloat32 && y->dtype() == DType::kFloat32 &&
                     out.dtype() == DType::kFloat32 && out.dims() == first.dims() &&
-                    (!is_padded(first) || keeps_zero(loops));
+                    (!is_padded(first) || keeps_zero_binary(loops));
   const std::optional<ChannelBlocks> blocks = channel_blocks(*x);
   const bool by_channel = fits && blocks && is_by_channel(*x, *y, args.axis);
   if (!by_channel && !(fits && x->dims() == y->dims())) {

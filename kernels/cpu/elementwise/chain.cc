@@ -55,7 +55,7 @@ Stage scale_stage(const KernelSetup& op) {
 }
 
 // One step: a function of one operand (or the gradient of one, which has two), or an operator.
-struct Step {
+struct ChainStep {
   Stage stage;
   OperatorLoop both = nullptr;
   int32_t first = kRunning;
@@ -96,9 +96,9 @@ struct Known {
   }
 };
 
-StatusOr<Step> make_step(const KernelSetup& op, const Op& step, const Known& known, int32_t inputs,
-                         bool is_first) {
-  Step made;
+StatusOr<ChainStep> make_step(const KernelSetup& op, const Op& step, const Known& known,
+                              int32_t inputs, bool is_first) {
+  ChainStep made;
   made.both = operator_of(step.type());
   if (made.both != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(made.first, operand(op, step, "X", inputs, is_first));
@@ -125,14 +125,14 @@ StatusOr<Step> make_step(const KernelSetup& op, const Op& step, const Known& kno
   return made;
 }
 
-StatusOr<std::vector<Step>> make_steps(const KernelSetup& op, int32_t inputs) {
+StatusOr<std::vector<ChainStep>> make_steps(const KernelSetup& op, int32_t inputs) {
   std::string text = "# millrace program 1\nblock 0 {\n";
   for (const std::string& step : op.attr<std::vector<std::string>>("steps")) text += step + "\n";
   MILLRACE_ASSIGN_OR_RETURN(const auto program, parse_program(text + "}\n", "steps"));
   const Known& known = op.device().library<Known>();
-  std::vector<Step> steps;
+  std::vector<ChainStep> steps;
   for (const Op& step : program->root().ops()) {
-    MILLRACE_ASSIGN_OR_RETURN(Step made, make_step(op, step, known, inputs, steps.empty()));
+    MILLRACE_ASSIGN_OR_RETURN(ChainStep made, make_step(op, step, known, inputs, steps.empty()));
     steps.push_back(std::move(made));
   }
   if (steps.empty()) return op.error("attribute 'steps' is empty");
@@ -141,7 +141,7 @@ StatusOr<std::vector<Step>> make_steps(const KernelSetup& op, int32_t inputs) {
 
 class Chain {
  public:
-  Chain(ArgRange inputs, ArgIndex out, std::vector<Step> steps)
+  Chain(ArgRange inputs, ArgIndex out, std::vector<ChainStep> steps)
       : inputs_(inputs), out_(out), steps_(std::move(steps)) {}
 
   Status run(const KernelContext& ctx) const {
@@ -216,7 +216,7 @@ class Chain {
         return filled[place].data();
       };
       for (size_t i = 0; i < steps_.size(); ++i) {
-        const Step& step = steps_[i];
+        const ChainStep& step = steps_[i];
         float* const result = i + 1 == steps_.size() ? to + at : piece.data();
         step.run(find(step.first, 0), find(step.second, 1), result, count);
       }
@@ -225,13 +225,13 @@ class Chain {
 
   ArgRange inputs_;
   ArgIndex out_;
-  std::vector<Step> steps_;
+  std::vector<ChainStep> steps_;
 };
 
 StatusOr<Kernel> elementwise_chain(const KernelSetup& op) {
   const ArgRange inputs = op.inputs("X");
   for (int32_t k = 0; k < inputs.count; ++k) op.accept_layout({inputs.begin + k});
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<Step> steps, make_steps(op, inputs.count));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<ChainStep> steps, make_steps(op, inputs.count));
   return Kernel([chain = Chain(inputs, op.output("Out"), std::move(steps))](
                     const KernelContext& ctx) { return chain.run(ctx); });
 }

@@ -11,8 +11,8 @@
 namespace millrace::kernels {
 namespace {
 
-struct Args {
-  explicit Args(const KernelSetup& op)
+struct HierarchicalSigmoidArgs {
+  explicit HierarchicalSigmoidArgs(const KernelSetup& op)
       : x(op.input("X")),
         w(op.input("W")),
         label(op.input("Label")),
@@ -25,8 +25,8 @@ struct Args {
 };
 
 // The tree, every node of which is a row of w. Errors: labels, tables or nodes that do not fit.
-StatusOr<ClassTree> tree_of(const KernelContext& ctx, const Args& args, const Tensor& x,
-                            const Tensor& w) {
+StatusOr<ClassTree> tree_of(const KernelContext& ctx, const HierarchicalSigmoidArgs& args,
+                            const Tensor& x, const Tensor& w) {
   const auto is_list = [&](const Tensor& tensor) {
     return tensor.dtype() == DType::kInt64 &&
            tensor.numel() % std::max<int64_t>(x.dims()[0], 1) == 0;
@@ -60,8 +60,8 @@ StatusOr<ClassTree> tree_of(const KernelContext& ctx, const Args& args, const Te
   return tree;
 }
 
-Status check_matrices(const KernelContext& ctx, const Tensor& x, const Tensor& w,
-                      const Tensor* bias) {
+Status check_matrices_hierarchical_sigmoid(const KernelContext& ctx, const Tensor& x,
+                                           const Tensor& w, const Tensor* bias) {
   if (x.rank() != 2 || w.rank() != 2 || x.dims()[1] != w.dims()[1] || x.dtype() != w.dtype())
     return ctx.error("W {} must have rows as long as those of X {}", describe(w), describe(x));
   if (bias != nullptr && (bias->numel() < w.dims()[0] || bias->dtype() != x.dtype()))
@@ -96,8 +96,8 @@ void score_rows(const ClassTree& tree, const Tensor& x, const Tensor& w, const T
   }
 }
 
-StatusOr<Kernel> forward(const KernelSetup& op) {
-  const Args args(op);
+StatusOr<Kernel> forward_hierarchical_sigmoid(const KernelSetup& op) {
+  const HierarchicalSigmoidArgs args(op);
   const ArgIndex out_arg = op.output("Out");
   const ArgIndex scores_arg = op.output("PreOut");
   const ArgIndex w_out = op.output("W_Out");
@@ -105,7 +105,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
     const Tensor& x = ctx.in(args.x);
     const Tensor& w = ctx.in(args.w);
     const Tensor* const bias = ctx.find_in(args.bias);
-    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, x, w, bias));
+    MILLRACE_RETURN_IF_ERROR(check_matrices_hierarchical_sigmoid(ctx, x, w, bias));
     MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, tree_of(ctx, args, x, w));
     Tensor room;
     Tensor* const given = ctx.find_out(scores_arg);
@@ -122,8 +122,8 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
   });
 }
 
-struct GradArgs {
-  explicit GradArgs(const KernelSetup& op)
+struct HierarchicalSigmoidGradArgs {
+  explicit HierarchicalSigmoidGradArgs(const KernelSetup& op)
       : forward(op),
         scores(op.input("PreOut")),
         grad(op.input("Out@GRAD")),
@@ -131,15 +131,17 @@ struct GradArgs {
         w_grad(op.output("W@GRAD")),
         bias_grad(op.output("Bias@GRAD")),
         sparse(op.attr<bool>("is_sparse")) {}
-  Args forward;
+  HierarchicalSigmoidArgs forward;
   ArgIndex scores, grad;
   ArgIndex x_grad, w_grad, bias_grad;
   bool sparse;
 };
 
 template <typename T>
-Status backward_as(const KernelContext& ctx, const GradArgs& args, const ClassTree& tree,
-                   const Tensor& x, const Tensor& w, const T* scores, const T* grad) {
+Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
+                                        const HierarchicalSigmoidGradArgs& args,
+                                        const ClassTree& tree, const Tensor& x, const Tensor& w,
+                                        const T* scores, const T* grad) {
   const int64_t rows = x.dims()[0];
   const int64_t width = x.dims()[1];
   Tensor* const dx = ctx.find_out(args.x_grad);
@@ -173,14 +175,15 @@ Status backward_as(const KernelContext& ctx, const GradArgs& args, const ClassTr
   return Ok();
 }
 
-StatusOr<Kernel> backward(const KernelSetup& op) {
-  const GradArgs args(op);
+StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
+  const HierarchicalSigmoidGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.forward.x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, args.forward.w, "W"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scores, needed(ctx, args.scores, "PreOut"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, args.grad, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, *x, *w, ctx.find_in(args.forward.bias)));
+    MILLRACE_RETURN_IF_ERROR(
+        check_matrices_hierarchical_sigmoid(ctx, *x, *w, ctx.find_in(args.forward.bias)));
     MILLRACE_ASSIGN_OR_RETURN(const ClassTree tree, tree_of(ctx, args.forward, *x, *w));
     if (scores->numel() != x->dims()[0] * tree.width() || scores->dtype() != x->dtype() ||
         grad->numel() != x->dims()[0] || grad->dtype() != x->dtype())
@@ -188,7 +191,8 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
                        describe(*grad), describe(*x));
     return dispatch<FloatTypes>(x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return backward_as<T>(ctx, args, tree, *x, *w, scores->data<T>(), grad->data<T>());
+      return backward_as_hierarchical_sigmoid<T>(ctx, args, tree, *x, *w, scores->data<T>(),
+                                                 grad->data<T>());
     });
   });
 }
@@ -196,8 +200,8 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_hierarchical_sigmoid(KernelRegistry& registry) {
-  registry.add("hierarchical_sigmoid", forward);
-  registry.add("hierarchical_sigmoid_grad", backward);
+  registry.add("hierarchical_sigmoid", forward_hierarchical_sigmoid);
+  registry.add("hierarchical_sigmoid_grad", backward_hierarchical_sigmoid);
 }
 
 }  // namespace millrace::kernels

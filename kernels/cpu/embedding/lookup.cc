@@ -18,8 +18,8 @@ namespace {
 
 // Copies rows; the table does not fit the caches, so the next ones are fetched ahead.
 template <typename I>
-void copy_rows(CpuDevice& device, const std::byte* table, int64_t row_bytes, const I* ids,
-               int64_t count, int64_t padding, std::byte* out) {
+void copy_rows_lookup(CpuDevice& device, const std::byte* table, int64_t row_bytes, const I* ids,
+                      int64_t count, int64_t padding, std::byte* out) {
   const auto bytes = static_cast<size_t>(row_bytes);
   const int64_t grain = std::max<int64_t>(1, 131072 / std::max<int64_t>(row_bytes, 1));
   device.parallel_for(count, grain, [&](int64_t begin, int64_t end) {
@@ -79,15 +79,15 @@ StatusOr<Kernel> lookup(const KernelSetup& op) {
     if (table.rank() != 2) return ctx.error("W must be a matrix, found {}", describe(table));
     return with_index(ids, "Ids", [&](const auto* at) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_ids(at, ids.numel(), table.dims()[0], padding));
-      copy_rows(ctx.device(), table.raw(), table.dims()[1] * dtype_size(table.dtype()), at,
-                ids.numel(), padding, to.raw());
+      copy_rows_lookup(ctx.device(), table.raw(), table.dims()[1] * dtype_size(table.dtype()), at,
+                       ids.numel(), padding, to.raw());
       return Ok();
     });
   });
 }
 
 // Where the gradient goes and what it is made of.
-struct GradArgs {
+struct LookupGradArgs {
   ArgIndex w;
   ArgIndex ids;
   ArgIndex grad;
@@ -96,7 +96,8 @@ struct GradArgs {
 };
 
 // Height and width of the table, which may be selected rows on a server.
-StatusOr<std::pair<int64_t, int64_t>> table_dims(const KernelContext& ctx, const GradArgs& args) {
+StatusOr<std::pair<int64_t, int64_t>> table_dims(const KernelContext& ctx,
+                                                 const LookupGradArgs& args) {
   if (const auto* const rows = ctx.in_value(args.w).get_if<SelectedRows>())
     return std::pair(rows->height, row_width(rows->value));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const table, needed(ctx, args.w, "W"));
@@ -104,7 +105,7 @@ StatusOr<std::pair<int64_t, int64_t>> table_dims(const KernelContext& ctx, const
   return std::pair(table->dims()[0], table->dims()[1]);
 }
 
-Status sparse_grad(const KernelContext& ctx, const GradArgs& args, const Tensor& ids,
+Status sparse_grad(const KernelContext& ctx, const LookupGradArgs& args, const Tensor& ids,
                    const Tensor& grad, int64_t height, int64_t width) {
   auto& to = ctx.out_value(args.w_grad).as<SelectedRows>();
   const int64_t count = ids.numel();
@@ -120,7 +121,7 @@ Status sparse_grad(const KernelContext& ctx, const GradArgs& args, const Tensor&
   return Ok();
 }
 
-Status dense_grad(const KernelContext& ctx, const GradArgs& args, const Tensor& ids,
+Status dense_grad(const KernelContext& ctx, const LookupGradArgs& args, const Tensor& ids,
                   const Tensor& grad, int64_t height, int64_t width) {
   Tensor& to = ctx.out(args.w_grad);
   MILLRACE_RETURN_IF_ERROR(size_output(to, grad.dtype(), {height, width}));
@@ -143,8 +144,8 @@ Status dense_grad(const KernelContext& ctx, const GradArgs& args, const Tensor& 
 }
 
 StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
-  const GradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"), op.output("W@GRAD"),
-                      op.attr<int64_t>("padding_idx")};
+  const LookupGradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"),
+                            op.output("W@GRAD"), op.attr<int64_t>("padding_idx")};
   const bool sparse = op.attr<bool>("is_sparse");  // whatever is_distributed says
   if (!args.w) return op.error("the op lacks W, which gives the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {

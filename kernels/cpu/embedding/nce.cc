@@ -14,8 +14,8 @@
 namespace millrace::kernels {
 namespace {
 
-struct Args {
-  explicit Args(const KernelSetup& op)
+struct NceArgs {
+  explicit NceArgs(const KernelSetup& op)
       : sampler(op),
         x(op.input("Input")),
         label(op.input("Label")),
@@ -35,7 +35,7 @@ struct Args {
 };
 
 // The tensors of one run, checked against each other.
-struct Operands {
+struct NceOperands {
   const Tensor* x = nullptr;
   const Tensor* label = nullptr;
   const Tensor* w = nullptr;
@@ -46,8 +46,8 @@ struct Operands {
   int64_t right = 0;  // right classes of a row
 };
 
-StatusOr<Operands> operands_of(const KernelContext& ctx, const Args& args) {
-  Operands o;
+StatusOr<NceOperands> operands_of_nce(const KernelContext& ctx, const NceArgs& args) {
+  NceOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, args.x, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(o.label, needed(ctx, args.label, "Label"));
   MILLRACE_ASSIGN_OR_RETURN(o.w, needed(ctx, args.w, "Weight"));
@@ -77,8 +77,8 @@ StatusOr<Operands> operands_of(const KernelContext& ctx, const Args& args) {
   return o;
 }
 
-void choose_classes(const Args& args, const Operands& o, const ClassSampler& sampler, uint64_t key,
-                    int64_t* classes) {
+void choose_classes(const NceArgs& args, const NceOperands& o, const ClassSampler& sampler,
+                    uint64_t key, int64_t* classes) {
   uint64_t draws = 0;
   for (int64_t i = 0; i < o.rows; ++i) {
     const int64_t* const labels = o.label->data<int64_t>() + i * o.right;
@@ -90,8 +90,8 @@ void choose_classes(const Args& args, const Operands& o, const ClassSampler& sam
 }
 
 template <typename T>
-void score(const Args& args, const Operands& o, const ClassSampler& sampler, const int64_t* classes,
-           T* logits, T* cost) {
+void score(const NceArgs& args, const NceOperands& o, const ClassSampler& sampler,
+           const int64_t* classes, T* logits, T* cost) {
   const int64_t samples = o.right + args.drawn;
   for (int64_t i = 0; i < o.rows; ++i) {
     const T* const from = o.x->data<T>() + i * o.width;
@@ -110,8 +110,8 @@ void score(const Args& args, const Operands& o, const ClassSampler& sampler, con
   }
 }
 
-StatusOr<Kernel> forward(const KernelSetup& op) {
-  const Args args(op);
+StatusOr<Kernel> forward_nce(const KernelSetup& op) {
+  const NceArgs args(op);
   const ArgIndex cost_arg = op.output("Cost");
   const ArgIndex logits_arg = op.output("SampleLogits");
   const ArgIndex classes_arg = op.output("SampleLabels");
@@ -121,7 +121,7 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
                       args.sampler.classes);
   }
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of_nce(ctx, args));
     MILLRACE_ASSIGN_OR_RETURN(const ClassSampler sampler, args.sampler.read(ctx));
     const Dims dims = {o.rows, o.right + args.drawn};
     Tensor classes_room;
@@ -142,8 +142,8 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
   });
 }
 
-struct GradArgs {
-  explicit GradArgs(const KernelSetup& op)
+struct NceGradArgs {
+  explicit NceGradArgs(const KernelSetup& op)
       : forward(op),
         logits(op.input("SampleLogits")),
         classes(op.input("SampleLabels")),
@@ -152,7 +152,7 @@ struct GradArgs {
         w_grad(op.output("Weight@GRAD")),
         bias_grad(op.output("Bias@GRAD")),
         sparse(op.attr<bool>("is_sparse")) {}
-  Args forward;
+  NceArgs forward;
   ArgIndex logits, classes, grad;
   ArgIndex x_grad, w_grad, bias_grad;
   bool sparse;
@@ -160,14 +160,14 @@ struct GradArgs {
 
 // Derivative of the cost by the score of one class.
 template <typename T>
-T slope(T unit, T b, bool right) {
+T slope_nce(T unit, T b, bool right) {
   return right ? -(T(1) - unit) * b / (unit + b) : unit * (T(1) - unit) / (unit + b);
 }
 
 template <typename T>
-Status backward_as(const KernelContext& ctx, const GradArgs& args, const Operands& o,
-                   const ClassSampler& sampler, llvm::ArrayRef<int64_t> classes, const T* logits,
-                   const T* grad) {
+Status backward_as_nce(const KernelContext& ctx, const NceGradArgs& args, const NceOperands& o,
+                       const ClassSampler& sampler, llvm::ArrayRef<int64_t> classes,
+                       const T* logits, const T* grad) {
   Tensor* const dx = ctx.find_out(args.x_grad);
   Tensor* const db = ctx.find_out(args.bias_grad);
   for (Tensor* const tensor : {dx, db}) {
@@ -185,7 +185,7 @@ Status backward_as(const KernelContext& ctx, const GradArgs& args, const Operand
     for (int64_t j = 0; j < samples; ++j) {
       const int64_t c = classes[static_cast<size_t>(i * samples + j)];
       const T b = static_cast<T>(sampler.probability(c) * static_cast<double>(args.forward.drawn));
-      const T g = scale * slope(logits[i * samples + j], b, j < o.right);
+      const T g = scale * slope_nce(logits[i * samples + j], b, j < o.right);
       add_scaled(dw.row(c), o.x->data<T>() + i * o.width, g, o.width);
       if (dx != nullptr)
         add_scaled(dx->data<T>() + i * o.width, o.w->data<T>() + c * o.width, g, o.width);
@@ -195,10 +195,10 @@ Status backward_as(const KernelContext& ctx, const GradArgs& args, const Operand
   return Ok();
 }
 
-StatusOr<Kernel> backward(const KernelSetup& op) {
-  const GradArgs args(op);
+StatusOr<Kernel> backward_nce(const KernelSetup& op) {
+  const NceGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args.forward));
+    MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of_nce(ctx, args.forward));
     MILLRACE_ASSIGN_OR_RETURN(const ClassSampler sampler, args.forward.sampler.read(ctx));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const logits, needed(ctx, args.logits, "SampleLogits"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const classes,
@@ -214,9 +214,9 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
         check_range(classes->data<int64_t>(), count, args.forward.sampler.classes, "SampleLabels"));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return backward_as<T>(ctx, args, o, sampler,
-                            {classes->data<int64_t>(), static_cast<size_t>(count)},
-                            logits->data<T>(), grad->data<T>());
+      return backward_as_nce<T>(ctx, args, o, sampler,
+                                {classes->data<int64_t>(), static_cast<size_t>(count)},
+                                logits->data<T>(), grad->data<T>());
     });
   });
 }
@@ -224,8 +224,8 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_nce(KernelRegistry& registry) {
-  registry.add("nce", forward);
-  registry.add("nce_grad", backward);
+  registry.add("nce", forward_nce);
+  registry.add("nce_grad", backward_nce);
 }
 
 }  // namespace millrace::kernels

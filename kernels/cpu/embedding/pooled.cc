@@ -19,8 +19,8 @@ namespace {
 
 enum class Combiner { kSum, kAverage, kSqrt };
 
-struct Settings {
-  explicit Settings(const KernelSetup& op)
+struct PooledSettings {
+  explicit PooledSettings(const KernelSetup& op)
       : padding(op.attr<int64_t>("padding_idx")),
         pad_value(op.attr<float>("pad_value")),
         sparse(op.attr<bool>("is_sparse")) {
@@ -38,7 +38,7 @@ struct Settings {
 
 // Factor of a sum over so many rows.
 template <typename T>
-T factor(Combiner combiner, int64_t rows) {
+T factor_pooled(Combiner combiner, int64_t rows) {
   if (combiner == Combiner::kAverage) return 1 / static_cast<T>(rows);
   return combiner == Combiner::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
 }
@@ -77,7 +77,7 @@ StatusOr<Slot> slot_of(const KernelContext& ctx, ArgIndex w, ArgIndex ids, int64
 
 // Columns of a matrix.
 template <typename T>
-struct Columns {
+struct PooledColumns {
   T* first;
   int64_t stride;  ///< from row to row
 
@@ -109,8 +109,8 @@ void pool_rows(const T* table, int64_t width, int64_t padding, const I* ids, int
 }
 
 template <typename T>
-Status pool_slot(const KernelContext& ctx, const Settings& settings, const Slot& slot,
-                 Columns<T> out) {
+Status pool_slot(const KernelContext& ctx, const PooledSettings& settings, const Slot& slot,
+                 PooledColumns<T> out) {
   const int64_t width = slot.width();
   return with_index(*slot.ids, "Ids", [&](const auto* ids) -> Status {
     ctx.device().parallel_for(slot.sequences(), slot.grain(), [&](int64_t begin, int64_t end) {
@@ -121,7 +121,7 @@ Status pool_slot(const KernelContext& ctx, const Settings& settings, const Slot&
           std::fill_n(out.row(i), slot.columns(), static_cast<T>(settings.pad_value));
           continue;
         }
-        const T scale = factor<T>(settings.combiner, count);
+        const T scale = factor_pooled<T>(settings.combiner, count);
         for (int64_t j = 0; j < slot.each; ++j)
           pool_rows(slot.table->data<T>(), width, settings.padding, ids + row * slot.each + j,
                     slot.each, count, scale, out.row(i) + j * width);
@@ -133,20 +133,21 @@ Status pool_slot(const KernelContext& ctx, const Settings& settings, const Slot&
 
 // Calls fn(id number, gradient of the row, factor) for every id, from first to last.
 template <typename T, typename Fn>
-void each_gradient(const Settings& settings, const Slot& slot, Columns<const T> dout, Fn&& fn) {
+void each_gradient(const PooledSettings& settings, const Slot& slot, PooledColumns<const T> dout,
+                   Fn&& fn) {
   for (int64_t i = 0; i < slot.sequences(); ++i) {
     const int64_t begin = slot.offsets[static_cast<size_t>(i)];
     const int64_t end = slot.offsets[static_cast<size_t>(i) + 1];
     if (begin == end) continue;
-    const T scale = factor<T>(settings.combiner, end - begin);
+    const T scale = factor_pooled<T>(settings.combiner, end - begin);
     for (int64_t n = begin * slot.each; n < end * slot.each; ++n)
       fn(n, dout.row(i) + n % slot.each * slot.width(), scale);
   }
 }
 
 template <typename T>
-Status sparse_gradient(const Settings& settings, const Slot& slot, Columns<const T> dout,
-                       SelectedRows& to) {
+Status sparse_gradient(const PooledSettings& settings, const Slot& slot,
+                       PooledColumns<const T> dout, SelectedRows& to) {
   const int64_t width = slot.width();
   to.height = slot.table->dim(0);
   to.rows.resize(static_cast<size_t>(slot.ids->numel()));
@@ -163,8 +164,8 @@ Status sparse_gradient(const Settings& settings, const Slot& slot, Columns<const
 }
 
 template <typename T>
-Status dense_gradient(const KernelContext& ctx, const Settings& settings, const Slot& slot,
-                      Columns<const T> dout, Tensor& to) {
+Status dense_gradient(const KernelContext& ctx, const PooledSettings& settings, const Slot& slot,
+                      PooledColumns<const T> dout, Tensor& to) {
   const int64_t width = slot.width();
   MILLRACE_RETURN_IF_ERROR(size_output(to, kDTypeOf<T>, slot.table->dims()));
   fill_zero(ctx.device(), to);
@@ -181,7 +182,7 @@ Status dense_gradient(const KernelContext& ctx, const Settings& settings, const 
 }
 
 // A run of columns of the result: the pooled rows of a table, or a matrix as it is.
-struct Part {
+struct PooledPart {
   bool pooled = true;
   ArgIndex source;  ///< the table, or the matrix
   ArgIndex ids;
@@ -189,12 +190,12 @@ struct Part {
 };
 
 // The parts in order. Errors: attribute 'parts' does not fit the slots.
-StatusOr<std::vector<Part>> parts_of(const KernelSetup& op) {
-  std::vector<Part> parts;
+StatusOr<std::vector<PooledPart>> parts_of_pooled(const KernelSetup& op) {
+  std::vector<PooledPart> parts;
   size_t tables = 0;
   size_t matrices = 0;
   for (const int32_t pooled : op.attr<std::vector<int32_t>>("parts")) {
-    Part part;
+    PooledPart part;
     part.pooled = pooled != 0;
     const char* const slot = part.pooled ? "W" : "X";
     const size_t k = part.pooled ? tables++ : matrices++;
@@ -212,11 +213,11 @@ StatusOr<std::vector<Part>> parts_of(const KernelSetup& op) {
 // Calls fn(part, slot or null, first column, columns) for every part. Errors: those of the parts;
 // one without `rows` rows; columns that do not add up to `width`; those of fn.
 template <typename Fn>
-Status each_part(const KernelContext& ctx, const Settings& settings, llvm::ArrayRef<Part> parts,
-                 const Tensor& whole, Fn&& fn) {
+Status each_part_pooled(const KernelContext& ctx, const PooledSettings& settings,
+                        llvm::ArrayRef<PooledPart> parts, const Tensor& whole, Fn&& fn) {
   int64_t column = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
-    const Part& part = parts[i];
+    const PooledPart& part = parts[i];
     Slot slot;
     int64_t rows = 0;
     int64_t columns = 0;
@@ -249,15 +250,15 @@ void copy_columns(const KernelContext& ctx, const Tensor& whole, int64_t columns
   copy_strided(ctx.device(), dtype_size(whole.dtype()), box, to, from);
 }
 
-StatusOr<Kernel> pooled(const KernelSetup& op, std::vector<Part> parts) {
-  return Kernel([parts = std::move(parts), settings = Settings(op),
+StatusOr<Kernel> pooled(const KernelSetup& op, std::vector<PooledPart> parts) {
+  return Kernel([parts = std::move(parts), settings = PooledSettings(op),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
     Tensor& whole = ctx.out(out);
     return dispatch<FloatTypes>(whole.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return each_part(
+      return each_part_pooled(
           ctx, settings, parts, whole,
-          [&](const Part& part, const Slot& slot, int64_t column, int64_t columns) -> Status {
+          [&](const PooledPart& part, const Slot& slot, int64_t column, int64_t columns) -> Status {
             T* const first = whole.data<T>() + column;
             const int64_t stride = whole.dim(1);
             if (part.pooled) return pool_slot<T>(ctx, settings, slot, {first, stride});
@@ -270,10 +271,11 @@ StatusOr<Kernel> pooled(const KernelSetup& op, std::vector<Part> parts) {
 }
 
 template <typename T>
-Status part_gradient(const KernelContext& ctx, const Settings& settings, const Part& part,
-                     const Slot& slot, const Tensor& whole, int64_t column, int64_t columns) {
+Status part_gradient(const KernelContext& ctx, const PooledSettings& settings,
+                     const PooledPart& part, const Slot& slot, const Tensor& whole, int64_t column,
+                     int64_t columns) {
   if (!part.grad) return Ok();
-  const Columns<const T> dout{whole.data<T>() + column, whole.dim(1)};
+  const PooledColumns<const T> dout{whole.data<T>() + column, whole.dim(1)};
   if (part.pooled && settings.sparse)
     return sparse_gradient<T>(settings, slot, dout, ctx.out_value(part.grad).as<SelectedRows>());
   if (part.pooled) return dense_gradient<T>(ctx, settings, slot, dout, ctx.out(part.grad));
@@ -283,22 +285,22 @@ Status part_gradient(const KernelContext& ctx, const Settings& settings, const P
   return Ok();
 }
 
-StatusOr<Kernel> pooled_grad(const KernelSetup& op, std::vector<Part> parts) {
-  return Kernel([parts = std::move(parts), settings = Settings(op),
+StatusOr<Kernel> pooled_grad(const KernelSetup& op, std::vector<PooledPart> parts) {
+  return Kernel([parts = std::move(parts), settings = PooledSettings(op),
                  dout = op.input("Out@GRAD")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const whole, needed(ctx, dout, "Out@GRAD"));
     return dispatch<FloatTypes>(whole->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return each_part(ctx, settings, parts, *whole,
-                       [&](const Part& part, const Slot& slot, int64_t column, int64_t columns) {
-                         return part_gradient<T>(ctx, settings, part, slot, *whole, column,
-                                                 columns);
-                       });
+      return each_part_pooled(
+          ctx, settings, parts, *whole,
+          [&](const PooledPart& part, const Slot& slot, int64_t column, int64_t columns) {
+            return part_gradient<T>(ctx, settings, part, slot, *whole, column, columns);
+          });
     });
   });
 }
 
-std::vector<Part> one_part(const KernelSetup& op) {
+std::vector<PooledPart> one_part(const KernelSetup& op) {
   return {{true, op.input("W"), op.input("Ids"), op.output("W@GRAD")}};
 }
 
@@ -309,11 +311,11 @@ StatusOr<Kernel> one_grad(const KernelSetup& op) {
   return pooled_grad(op, one_part(op));
 }
 StatusOr<Kernel> many(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(op));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of_pooled(op));
   return pooled(op, std::move(parts));
 }
 StatusOr<Kernel> many_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(std::vector<Part> parts, parts_of(op));
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<PooledPart> parts, parts_of_pooled(op));
   return pooled_grad(op, std::move(parts));
 }
 

@@ -38,7 +38,7 @@ AverageSlots average_slots(const KernelSetup& op) {
 
 // One pass: the newest sum takes the parameter; then the sums move on if they are full.
 template <typename T>
-void accumulate(const Tensor& param, Tensor* const* sums, bool spill, bool close) {
+void accumulate_average(const Tensor& param, Tensor* const* sums, bool spill, bool close) {
   const T* const p = param.data<T>();
   T* const newest = sums[0]->data<T>();
   T* const window = sums[1]->data<T>();
@@ -93,7 +93,7 @@ StatusOr<Kernel> average_accumulates(const KernelSetup& op) {
                            std::min<double>(static_cast<double>(longest), wanted);
     const bool spill = counters.updates % kMostInOneSum == 0;
     MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(param.dtype(), [&](auto tag) -> Status {
-      accumulate<typename decltype(tag)::type>(param, sums, spill, close);
+      accumulate_average<typename decltype(tag)::type>(param, sums, spill, close);
       return Ok();
     }));
     if (close) {

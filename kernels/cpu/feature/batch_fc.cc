@@ -61,7 +61,7 @@ StatusOr<Kernel> batch_fc(const KernelSetup& op) {
   });
 }
 
-struct GradTensors {
+struct BatchFcGradTensors {
   const Tensor* x = nullptr;
   const Tensor* w = nullptr;
   const Tensor* dout = nullptr;
@@ -71,8 +71,8 @@ struct GradTensors {
 };
 
 template <typename T>
-Status slot_grad(const KernelContext& ctx, const SlotDims& d, const GradTensors& g, int64_t s,
-                 Gemm& gemm) {
+Status slot_grad(const KernelContext& ctx, const SlotDims& d, const BatchFcGradTensors& g,
+                 int64_t s, Gemm& gemm) {
   const T* const dout = g.dout->data<T>() + s * d.rows * d.columns;
   if (g.dx != nullptr) {
     MILLRACE_RETURN_IF_ERROR(
@@ -105,7 +105,7 @@ StatusOr<Kernel> batch_fc_grad(const KernelSetup& op) {
   const ArgIndex dbias = op.output("Bias@GRAD");
   auto gemm = std::make_shared<Gemm>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    GradTensors g;
+    BatchFcGradTensors g;
     MILLRACE_ASSIGN_OR_RETURN(g.x, needed(ctx, input, "Input"));
     MILLRACE_ASSIGN_OR_RETURN(g.w, needed(ctx, weight, "W"));
     MILLRACE_ASSIGN_OR_RETURN(g.dout, needed(ctx, dout, "Out@GRAD"));

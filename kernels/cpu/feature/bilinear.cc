@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Operands {
+struct BilinearOperands {
   const Tensor* x = nullptr;
   const Tensor* y = nullptr;
   const Tensor* weight = nullptr;
@@ -33,8 +33,8 @@ OperandSlots operand_slots(const KernelSetup& op) {
   return {op.input("X"), op.input("Y"), op.input("Weight"), op.input("Bias")};
 }
 
-StatusOr<Operands> operands(const KernelContext& ctx, const OperandSlots& slots) {
-  Operands o;
+StatusOr<BilinearOperands> operands_bilinear(const KernelContext& ctx, const OperandSlots& slots) {
+  BilinearOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, slots.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.y, needed(ctx, slots.y, "Y"));
   MILLRACE_ASSIGN_OR_RETURN(o.weight, needed(ctx, slots.weight, "Weight"));
@@ -54,13 +54,14 @@ StatusOr<Operands> operands(const KernelContext& ctx, const OperandSlots& slots)
   return o;
 }
 
-struct State {
+struct BilinearState {
   Gemm gemm;
   Workspace work;
 };
 
 template <typename T>
-Status forward(const KernelContext& ctx, const Operands& o, Tensor& out, State& state) {
+Status forward_bilinear(const KernelContext& ctx, const BilinearOperands& o, Tensor& out,
+                        BilinearState& state) {
   MILLRACE_ASSIGN_OR_RETURN(T* const product, state.work.take<T>(0, o.rows * o.width_y));
   for (int64_t k = 0; k < o.columns; ++k) {
     MILLRACE_RETURN_IF_ERROR(
@@ -80,16 +81,16 @@ Status forward(const KernelContext& ctx, const Operands& o, Tensor& out, State& 
 StatusOr<Kernel> bilinear(const KernelSetup& op) {
   const OperandSlots slots = operand_slots(op);
   const ArgIndex out = op.output("Out");
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<BilinearState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands(ctx, slots));
+    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands_bilinear(ctx, slots));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) {
-      return forward<typename decltype(tag)::type>(ctx, o, ctx.out(out), *state);
+      return forward_bilinear<typename decltype(tag)::type>(ctx, o, ctx.out(out), *state);
     });
   });
 }
 
-struct Grads {
+struct BilinearGrads {
   const Tensor* dout = nullptr;
   Tensor* dx = nullptr;
   Tensor* dy = nullptr;
@@ -99,7 +100,8 @@ struct Grads {
 
 // to[r] = from[r] * dout[r, k]
 template <typename T>
-void weigh_rows(const Operands& o, const T* dout, int64_t k, const T* from, int64_t width, T* to) {
+void weigh_rows(const BilinearOperands& o, const T* dout, int64_t k, const T* from, int64_t width,
+                T* to) {
   for (int64_t r = 0; r < o.rows; ++r) {
     const T weight = dout[r * o.columns + k];
     for (int64_t i = 0; i < width; ++i) to[r * width + i] = from[r * width + i] * weight;
@@ -107,8 +109,8 @@ void weigh_rows(const Operands& o, const T* dout, int64_t k, const T* from, int6
 }
 
 template <typename T>
-Status column_grad(const KernelContext& ctx, const Operands& o, const Grads& g, int64_t k,
-                   State& state) {
+Status column_grad(const KernelContext& ctx, const BilinearOperands& o, const BilinearGrads& g,
+                   int64_t k, BilinearState& state) {
   const T* const dout = g.dout->data<T>();
   const T* const weight = o.weight->data<T>() + k * o.width_x * o.width_y;
   MILLRACE_ASSIGN_OR_RETURN(T* const x, state.work.take<T>(1, o.rows * o.width_x));
@@ -149,10 +151,10 @@ StatusOr<Kernel> bilinear_grad(const KernelSetup& op) {
   const ArgIndex dy = op.output("Y@GRAD");
   const ArgIndex dweight = op.output("Weight@GRAD");
   const ArgIndex dbias = op.output("Bias@GRAD");
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<BilinearState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands(ctx, slots));
-    Grads g;
+    MILLRACE_ASSIGN_OR_RETURN(const BilinearOperands o, operands_bilinear(ctx, slots));
+    BilinearGrads g;
     MILLRACE_ASSIGN_OR_RETURN(g.dout, needed(ctx, dout, "Out@GRAD"));
     if (g.dout->numel() != o.rows * o.columns || g.dout->dtype() != o.x->dtype())
       return ctx.error("Out@GRAD must be [{}, {}], found {}", o.rows, o.columns, describe(*g.dout));

@@ -81,8 +81,8 @@ Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const T
   return Ok();
 }
 
-Status store(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
-             const std::vector<Instance>& kept) {
+Status store_filter_by_instag(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
+                              const std::vector<Instance>& kept) {
   const auto count = static_cast<int64_t>(kept.size());
   LodLevel level{0};
   for (const Instance& instance : kept) level.push_back(level.back() + instance.rows);
@@ -121,7 +121,7 @@ StatusOr<Kernel> filter_by_instag(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<Instance> kept,
                               kept_instances(ctx, from, ctx.in(tags), ctx.in(filter), is_lod));
     if (kept.empty()) return store_nothing(ctx, slots, from, value_if_empty);
-    return store(ctx, slots, from, kept);
+    return store_filter_by_instag(ctx, slots, from, kept);
   });
 }
 

@@ -17,7 +17,7 @@ namespace {
 enum class Unary { kRelu, kScale, kTanh, kSigmoid, kGelu };
 enum class Binary { kAdd, kMul };
 
-struct Pair {
+struct FusedElementwisePair {
   Unary unary = Unary::kRelu;
   Binary binary = Binary::kAdd;
   bool binary_outside = true;
@@ -35,11 +35,11 @@ StatusOr<Unary> unary_of(const KernelSetup& op, const std::string& name) {
       "attribute 'functor_list' names '{}', expected relu, scale, tanh, sigmoid or gelu", name);
 }
 
-StatusOr<Pair> pair_of(const KernelSetup& op) {
+StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op) {
   const auto names = op.attr<std::vector<std::string>>("functor_list");
   if (names.size() != 2)
     return op.error("attribute 'functor_list' has {} entries, expected 2", names.size());
-  Pair pair;
+  FusedElementwisePair pair;
   pair.binary_outside = llvm::StringRef(names[0]).startswith("elementwise_");
   const std::string& binary = names[pair.binary_outside ? 0 : 1];
   if (binary != "elementwise_add" && binary != "elementwise_mul")
@@ -53,7 +53,7 @@ StatusOr<Pair> pair_of(const KernelSetup& op) {
 }
 
 template <typename T>
-T value_of(const Pair& p, T x) {
+T value_of_fused_elementwise(const FusedElementwisePair& p, T x) {
   switch (p.unary) {
     case Unary::kRelu:
       return x > T(0) ? x : T(0);
@@ -70,7 +70,7 @@ T value_of(const Pair& p, T x) {
 }
 
 template <typename T>
-T slope_of(const Pair& p, T x) {
+T slope_of_fused_elementwise(const FusedElementwisePair& p, T x) {
   switch (p.unary) {
     case Unary::kRelu:
       return x > T(0) ? T(1) : T(0);
@@ -92,24 +92,26 @@ T slope_of(const Pair& p, T x) {
 }
 
 template <typename T>
-T combine(const Pair& p, T x, T y) {
+T combine_fused_elementwise(const FusedElementwisePair& p, T x, T y) {
   return p.binary == Binary::kAdd ? x + y : x * y;
 }
 
-struct Slots {
+struct FusedElementwiseSlots {
   ArgIndex x;
   ArgIndex y;
 };
 
-struct Operands {
+struct FusedElementwiseOperands {
   const Tensor* x = nullptr;
   const Tensor* y = nullptr;
   const BroadcastNest* nest = nullptr;
 };
 
-StatusOr<Operands> operands(const KernelContext& ctx, const Slots& slots, const Pair& pair,
-                            BroadcastCache& cache) {
-  Operands o;
+StatusOr<FusedElementwiseOperands> operands_fused_elementwise(const KernelContext& ctx,
+                                                              const FusedElementwiseSlots& slots,
+                                                              const FusedElementwisePair& pair,
+                                                              BroadcastCache& cache) {
+  FusedElementwiseOperands o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, needed(ctx, slots.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.y, needed(ctx, slots.y, "Y"));
   if (o.x->dtype() != o.y->dtype())
@@ -131,47 +133,52 @@ void each_element(const BroadcastNest& nest, Body&& body) {
 }
 
 template <typename T>
-void forward(const Operands& o, const Pair& p, Tensor& out, Tensor* inner) {
+void forward_fused_elementwise(const FusedElementwiseOperands& o, const FusedElementwisePair& p,
+                               Tensor& out, Tensor* inner) {
   const T* const x = o.x->data<T>();
   const T* const y = o.y->data<T>();
   T* const to = out.data<T>();
   T* const kept = inner == nullptr ? nullptr : inner->data<T>();
   each_element(*o.nest, [&](int64_t ix, int64_t iy, int64_t i) {
-    const T between = p.binary_outside ? value_of(p, y[iy]) : combine(p, x[ix], y[iy]);
-    to[i] = p.binary_outside ? combine(p, x[ix], between) : value_of(p, between);
+    const T between = p.binary_outside ? value_of_fused_elementwise(p, y[iy])
+                                       : combine_fused_elementwise(p, x[ix], y[iy]);
+    to[i] = p.binary_outside ? combine_fused_elementwise(p, x[ix], between)
+                             : value_of_fused_elementwise(p, between);
     if (kept != nullptr) kept[p.binary_outside ? iy : i] = between;
   });
 }
 
 StatusOr<Kernel> fused(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Pair pair, pair_of(op));
-  const Slots slots{op.input("X"), op.input("Y")};
+  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op));
+  const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex out = op.output("Out");
   const ArgIndex inner = op.output("IntermediateOut");
   const bool keep = op.attr<bool>("save_intermediate_out");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands(ctx, slots, pair, *cache));
+    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
+                              operands_fused_elementwise(ctx, slots, pair, *cache));
     Tensor* const kept = keep ? ctx.find_out(inner) : nullptr;
     if (ctx.out(out).numel() != o.nest->count() ||
         (kept != nullptr &&
          kept->numel() != (pair.binary_outside ? o.y->numel() : o.nest->count())))
       return ctx.error("Out is {}, expected {} elements", describe(ctx.out(out)), o.nest->count());
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
-      forward<typename decltype(tag)::type>(o, pair, ctx.out(out), kept);
+      forward_fused_elementwise<typename decltype(tag)::type>(o, pair, ctx.out(out), kept);
       return Ok();
     });
   });
 }
 
-struct Grads {
+struct FusedElementwiseGrads {
   const Tensor* dout = nullptr;
   Tensor* dx = nullptr;
   Tensor* dy = nullptr;
 };
 
 template <typename T>
-void backward(const Operands& o, const Pair& p, const Grads& g) {
+void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedElementwisePair& p,
+                                const FusedElementwiseGrads& g) {
   const T* const x = o.x->data<T>();
   const T* const y = o.y->data<T>();
   const T* const d = g.dout->data<T>();
@@ -182,24 +189,28 @@ void backward(const Operands& o, const Pair& p, const Grads& g) {
   const bool product = p.binary == Binary::kMul;
   each_element(*o.nest, [&](int64_t ix, int64_t iy, int64_t i) {
     const T a = x[ix];
-    const T b = p.binary_outside ? value_of(p, y[iy]) : y[iy];
-    const T through = p.binary_outside ? d[i] : d[i] * slope_of(p, combine(p, a, b));
+    const T b = p.binary_outside ? value_of_fused_elementwise(p, y[iy]) : y[iy];
+    const T through =
+        p.binary_outside ? d[i]
+                         : d[i] * slope_of_fused_elementwise(p, combine_fused_elementwise(p, a, b));
     const T to_b = product ? through * a : through;
     if (dx != nullptr) dx[ix] += product ? through * b : through;
-    if (dy != nullptr) dy[iy] += p.binary_outside ? to_b * slope_of(p, y[iy]) : to_b;
+    if (dy != nullptr)
+      dy[iy] += p.binary_outside ? to_b * slope_of_fused_elementwise(p, y[iy]) : to_b;
   });
 }
 
 StatusOr<Kernel> fused_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Pair pair, pair_of(op));
-  const Slots slots{op.input("X"), op.input("Y")};
+  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op));
+  const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
   const ArgIndex dy = op.output("Y@GRAD");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands(ctx, slots, pair, *cache));
-    Grads g;
+    MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
+                              operands_fused_elementwise(ctx, slots, pair, *cache));
+    FusedElementwiseGrads g;
     MILLRACE_ASSIGN_OR_RETURN(g.dout, needed(ctx, dout, "Out@GRAD"));
     if (g.dout->numel() != o.nest->count() || g.dout->dtype() != o.x->dtype())
       return ctx.error("Out@GRAD must have {} elements, found {}", o.nest->count(),
@@ -207,7 +218,7 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(g.dx, result_like(ctx, dx, *o.x));
     MILLRACE_ASSIGN_OR_RETURN(g.dy, result_like(ctx, dy, *o.y));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
-      backward<typename decltype(tag)::type>(o, pair, g);
+      backward_fused_elementwise<typename decltype(tag)::type>(o, pair, g);
       return Ok();
     });
   });

@@ -17,8 +17,8 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
-  explicit Attrs(const KernelSetup& op)
+struct PyramidHashAttrs {
+  explicit PyramidHashAttrs(const KernelSetup& op)
       : width(op.attr<int32_t>("num_emb")),
         space(op.attr<int32_t>("space_len")),
         longest(op.attr<int32_t>("pyramid_layer")),
@@ -36,13 +36,13 @@ struct Attrs {
   uint32_t seed;
 };
 
-Status check_attrs(const KernelSetup& op, const Attrs& attrs) {
+Status check_attrs(const KernelSetup& op, const PyramidHashAttrs& attrs) {
   if (attrs.piece > 0 && attrs.space > 0 && attrs.width % attrs.piece == 0) return Ok();
   return op.error("num_emb {} must be a multiple of rand_len {}, and space_len {} must be positive",
                   attrs.width, attrs.piece, attrs.space);
 }
 
-Status check_inputs(const Attrs& attrs, const Tensor& x, const Tensor& w) {
+Status check_inputs(const PyramidHashAttrs& attrs, const Tensor& x, const Tensor& w) {
   if (x.dtype() != DType::kInt32 || x.lod().empty() || x.lod().last().back() != x.numel())
     return KernelContext::error("X must be i32 with a LoD and one token a row, found {}",
                                 describe(x));
@@ -53,7 +53,8 @@ Status check_inputs(const Attrs& attrs, const Tensor& x, const Tensor& w) {
 }
 
 // Tokens are hashed as floats.
-int64_t place_of(const Attrs& attrs, const float* tokens, int64_t count, int64_t piece) {
+int64_t place_of_pyramid_hash(const PyramidHashAttrs& attrs, const float* tokens, int64_t count,
+                              int64_t piece) {
   const auto bytes = static_cast<size_t>(count) * sizeof(float);
   return static_cast<int64_t>(XXH32(tokens, bytes, static_cast<uint32_t>(piece))) % attrs.space;
 }
@@ -84,7 +85,7 @@ struct Kept {
   LodLevel kept = {0};         ///< the same without those of zeros
 };
 
-Kept choose(const Attrs& attrs, const Filters& filters, llvm::ArrayRef<int64_t> offsets,
+Kept choose(const PyramidHashAttrs& attrs, const Filters& filters, llvm::ArrayRef<int64_t> offsets,
             const float* tokens) {
   Kept kept;
   uint32_t seed = attrs.seed;
@@ -105,7 +106,7 @@ Kept choose(const Attrs& attrs, const Filters& filters, llvm::ArrayRef<int64_t> 
 }
 
 template <typename T>
-void fill_rows(const Attrs& attrs, const Kept& kept, llvm::ArrayRef<int64_t> offsets,
+void fill_rows(const PyramidHashAttrs& attrs, const Kept& kept, llvm::ArrayRef<int64_t> offsets,
                const float* tokens, const T* weights, T* out) {
   const int32_t* flag = kept.flags.data();
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
@@ -113,7 +114,8 @@ void fill_rows(const Attrs& attrs, const Kept& kept, llvm::ArrayRef<int64_t> off
     for_ngrams(offsets[i], offsets[i + 1], attrs.longest, [&](int64_t first, int64_t length) {
       if (*flag++ == 0) return;
       for (int64_t j = 0; j < attrs.width; j += attrs.piece)
-        out = std::copy_n(weights + place_of(attrs, tokens + first, length, j), attrs.piece, out);
+        out = std::copy_n(weights + place_of_pyramid_hash(attrs, tokens + first, length, j),
+                          attrs.piece, out);
     });
   }
 }
@@ -127,8 +129,8 @@ Status put_flags(Tensor& to, const Kept& kept, int64_t rows) {
 }
 
 // What the forward op reads and writes.
-struct Forward {
-  explicit Forward(const KernelSetup& op)
+struct PyramidHashForward {
+  explicit PyramidHashForward(const KernelSetup& op)
       : attrs(op),
         x(op.input("X")),
         w(op.input("W")),
@@ -144,7 +146,7 @@ struct Forward {
 
   Status run(const KernelContext& ctx) const;
 
-  Attrs attrs;
+  PyramidHashAttrs attrs;
   ArgIndex x;
   ArgIndex w;
   ArgIndex white;
@@ -154,7 +156,7 @@ struct Forward {
   ArgIndex floats;
 };
 
-Status Forward::run(const KernelContext& ctx) const {
+Status PyramidHashForward::run(const KernelContext& ctx) const {
   const Tensor& from = ctx.in(x);
   const Tensor& weights = ctx.in(w);
   MILLRACE_RETURN_IF_ERROR(check_inputs(attrs, from, weights));
@@ -190,14 +192,14 @@ Status Forward::run(const KernelContext& ctx) const {
 }
 
 StatusOr<Kernel> pyramid_hash(const KernelSetup& op) {
-  const Forward forward(op);
+  const PyramidHashForward forward(op);
   MILLRACE_RETURN_IF_ERROR(check_attrs(op, forward.attrs));
   return Kernel([forward](const KernelContext& ctx) { return forward.run(ctx); });
 }
 
 // W -= lr * the gradient of its pieces; there is no gradient to hand on.
 StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
-  const Attrs attrs(op);
+  const PyramidHashAttrs attrs(op);
   MILLRACE_RETURN_IF_ERROR(check_attrs(op, attrs));
   const ArgIndex x_arg = op.input("X");
   const ArgIndex w_arg = op.input("W");
@@ -231,7 +233,8 @@ StatusOr<Kernel> pyramid_hash_grad(const KernelSetup& op) {
         if (++rows * attrs.width > dout->numel()) return;
         const float* from = dout->data<float>() + (rows - 1) * attrs.width;
         for (int64_t j = 0; j < attrs.width; j += attrs.piece, from += attrs.piece) {
-          float* const to = w.data<float>() + place_of(attrs, tokens.data() + first, length, j);
+          float* const to =
+              w.data<float>() + place_of_pyramid_hash(attrs, tokens.data() + first, length, j);
           for (int64_t k = 0; k < attrs.piece; ++k) to[k] -= rate * from[k];
         }
       });

@@ -16,36 +16,37 @@ namespace {
 constexpr double kMostLoss = 1e20;
 
 template <typename T>
-T loss_of(T probability) {
+T loss_of_cross_entropy(T probability) {
   const T loss = -vmath::log(probability);
   return std::min(std::max(loss, T(-kMostLoss)), T(kMostLoss));
 }
 
-struct Rows {
+struct CrossEntropyRows {
   int64_t count = 0;
   int64_t classes = 1;
 };
-Rows rows_of(const Tensor& x) {
+CrossEntropyRows rows_of_cross_entropy(const Tensor& x) {
   const int64_t classes = x.rank() == 0 ? 1 : x.dim(-1);
   return {classes == 0 ? 0 : x.numel() / classes, classes};
 }
 
-Status check_rows(const KernelContext& ctx, const Tensor& tensor, const char* slot,
-                  const Tensor& like, int64_t count) {
+Status check_rows_cross_entropy(const KernelContext& ctx, const Tensor& tensor, const char* slot,
+                                const Tensor& like, int64_t count) {
   if (tensor.numel() == count && tensor.dtype() == like.dtype()) return Ok();
   return ctx.error("{} must have {} elements of the type of {}, found {}", slot, count,
                    describe(like), describe(tensor));
 }
 
 Status soft_forward(const KernelContext& ctx, const Tensor& x, const Tensor& label, Tensor& y) {
-  const Rows rows = rows_of(x);
-  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, label, "Label", x, x.numel()));
+  const CrossEntropyRows rows = rows_of_cross_entropy(x);
+  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     for (int64_t i = 0; i < rows.count; ++i) {
       const T* const p = x.data<T>() + i * rows.classes;
       const T* const q = label.data<T>() + i * rows.classes;
-      y.data<T>()[i] = lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of(p[c]); });
+      y.data<T>()[i] =
+          lane_sum<T>(rows.classes, [&](int64_t c) { return q[c] * loss_of_cross_entropy(p[c]); });
     }
     return Ok();
   });
@@ -53,7 +54,7 @@ Status soft_forward(const KernelContext& ctx, const Tensor& x, const Tensor& lab
 
 Status hard_forward(const KernelContext& ctx, const Tensor& x, const Tensor& label, int64_t ignored,
                     Tensor& y, Tensor* match) {
-  const Rows rows = rows_of(x);
+  const CrossEntropyRows rows = rows_of_cross_entropy(x);
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                             class_labels(ctx, label, rows.count, rows.classes, ignored, 0));
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -61,7 +62,7 @@ Status hard_forward(const KernelContext& ctx, const Tensor& x, const Tensor& lab
     for (int64_t i = 0; i < rows.count; ++i) {
       const bool counts = labels[i] != ignored;
       const T p = counts ? x.data<T>()[i * rows.classes + labels[i]] : T(0);
-      y.data<T>()[i] = counts ? loss_of(p) : T(0);
+      y.data<T>()[i] = counts ? loss_of_cross_entropy(p) : T(0);
       if (match != nullptr) match->data<T>()[i] = p;
     }
     return Ok();
@@ -94,8 +95,8 @@ StatusOr<Kernel> cross_entropy2(const KernelSetup& op) {
 // The gradient of hard labels is zero but for one class a row, whose probability is match[i].
 Status hard_backward(const KernelContext& ctx, const Tensor& label, const Tensor& dy,
                      int64_t ignored, Tensor& dx, const Tensor& match, bool match_is_x) {
-  const Rows rows = rows_of(dx);
-  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, dy, "Y@GRAD", dx, rows.count));
+  const CrossEntropyRows rows = rows_of_cross_entropy(dx);
+  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, dy, "Y@GRAD", dx, rows.count));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                             class_labels(ctx, label, rows.count, rows.classes, ignored, 0));
   return dispatch<FloatTypes>(dx.dtype(), [&](auto tag) -> Status {
@@ -116,9 +117,9 @@ Status hard_backward(const KernelContext& ctx, const Tensor& label, const Tensor
 
 Status soft_backward(const KernelContext& ctx, const Tensor& x, const Tensor& label,
                      const Tensor& dy, Tensor& dx) {
-  const Rows rows = rows_of(x);
-  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, label, "Label", x, x.numel()));
-  MILLRACE_RETURN_IF_ERROR(check_rows(ctx, dy, "Y@GRAD", x, rows.count));
+  const CrossEntropyRows rows = rows_of_cross_entropy(x);
+  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, label, "Label", x, x.numel()));
+  MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, dy, "Y@GRAD", x, rows.count));
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     for (int64_t i = 0; i < rows.count; ++i) {
@@ -164,7 +165,8 @@ StatusOr<Kernel> cross_entropy_grad2(const KernelSetup& op) {
     Tensor& out = ctx.out(dx);
     if (!out.initialized() || out.dtype() != p->dtype())
       return ctx.error("XShape must tell the shape of X, found {} for it", describe(out));
-    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *p, "MatchX", out, rows_of(out).count));
+    MILLRACE_RETURN_IF_ERROR(
+        check_rows_cross_entropy(ctx, *p, "MatchX", out, rows_of_cross_entropy(out).count));
     return hard_backward(ctx, *to, *dloss, ignored, out, *p, false);
   });
 }
@@ -176,7 +178,7 @@ StatusOr<Kernel> bpr_loss(const KernelSetup& op) {
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    const Rows rows = rows_of(from);
+    const CrossEntropyRows rows = rows_of_cross_entropy(from);
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, ctx.in(label), rows.count, rows.classes, 0, 0));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
@@ -205,8 +207,8 @@ StatusOr<Kernel> bpr_loss_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const to, needed(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dloss, needed(ctx, dy, "Y@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const out, result_like(ctx, dx, *from));
-    const Rows rows = rows_of(*from);
-    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *dloss, "Y@GRAD", *from, rows.count));
+    const CrossEntropyRows rows = rows_of_cross_entropy(*from);
+    MILLRACE_RETURN_IF_ERROR(check_rows_cross_entropy(ctx, *dloss, "Y@GRAD", *from, rows.count));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, *to, rows.count, rows.classes, 0, 0));
     return dispatch<FloatTypes>(from->dtype(), [&](auto tag) -> Status {

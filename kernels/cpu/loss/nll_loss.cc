@@ -18,7 +18,7 @@ Reduction reduction_of(const KernelSetup& op) {
 }
 
 // X is [outer, classes, inner], Label [outer, inner].
-struct Problem {
+struct NllLossProblem {
   int64_t outer = 0;
   int64_t classes = 0;
   int64_t inner = 1;
@@ -38,21 +38,21 @@ struct Problem {
   }
 };
 
-struct Slots {
+struct NllLossSlots {
   ArgIndex x;
   ArgIndex label;
   ArgIndex weight;
   int64_t ignored = -100;
 };
-Slots slots_of(const KernelSetup& op) {
+NllLossSlots slots_of(const KernelSetup& op) {
   return {op.input("X"), op.input("Label"), op.input("Weight"), op.attr<int64_t>("ignore_index")};
 }
 
-StatusOr<Problem> problem_of(const KernelContext& ctx, const Slots& slots) {
+StatusOr<NllLossProblem> problem_of(const KernelContext& ctx, const NllLossSlots& slots) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, slots.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const label, needed(ctx, slots.label, "Label"));
   if (x->rank() < 2) return ctx.error("X must have rows and classes, found {}", describe(*x));
-  Problem p;
+  NllLossProblem p;
   p.outer = x->dim(0);
   p.classes = x->dim(1);
   for (size_t i = 2; i < x->rank(); ++i) p.inner *= x->dims()[i];
@@ -68,7 +68,8 @@ StatusOr<Problem> problem_of(const KernelContext& ctx, const Slots& slots) {
 }
 
 template <typename T>
-void forward(const Problem& p, Reduction reduction, const Tensor& x, Tensor& out, Tensor* total) {
+void forward_nll_loss(const NllLossProblem& p, Reduction reduction, const Tensor& x, Tensor& out,
+                      Tensor* total) {
   T losses = 0;
   T weights = 0;
   for (int64_t i = 0; i < p.examples(); ++i) {
@@ -84,7 +85,8 @@ void forward(const Problem& p, Reduction reduction, const Tensor& x, Tensor& out
 }
 
 template <typename T>
-void backward(const Problem& p, Reduction reduction, const Tensor& dout, Tensor& dx) {
+void backward_nll_loss(const NllLossProblem& p, Reduction reduction, const Tensor& dout,
+                       Tensor& dx) {
   std::fill_n(dx.data<T>(), dx.numel(), T(0));
   T weights = 0;
   for (int64_t i = 0; i < p.examples(); ++i) weights += p.weight_of<T>(p.labels[i]);
@@ -97,28 +99,28 @@ void backward(const Problem& p, Reduction reduction, const Tensor& dout, Tensor&
 }
 
 StatusOr<Kernel> nll_loss(const KernelSetup& op) {
-  const Slots slots = slots_of(op);
+  const NllLossSlots slots = slots_of(op);
   const ArgIndex out = op.output("Out");
   const ArgIndex total = op.output("Total_weight");
   const Reduction reduction = reduction_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Problem p, problem_of(ctx, slots));
+    MILLRACE_ASSIGN_OR_RETURN(const NllLossProblem p, problem_of(ctx, slots));
     return dispatch<FloatTypes>(ctx.in(slots.x).dtype(), [&](auto tag) -> Status {
-      forward<typename decltype(tag)::type>(p, reduction, ctx.in(slots.x), ctx.out(out),
-                                            ctx.find_out(total));
+      forward_nll_loss<typename decltype(tag)::type>(p, reduction, ctx.in(slots.x), ctx.out(out),
+                                                     ctx.find_out(total));
       return Ok();
     });
   });
 }
 
 StatusOr<Kernel> nll_loss_grad(const KernelSetup& op) {
-  const Slots slots = slots_of(op);
+  const NllLossSlots slots = slots_of(op);
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
   const Reduction reduction = reduction_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dx) return Ok();
-    MILLRACE_ASSIGN_OR_RETURN(const Problem p, problem_of(ctx, slots));
+    MILLRACE_ASSIGN_OR_RETURN(const NllLossProblem p, problem_of(ctx, slots));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     const Tensor& x = ctx.in(slots.x);
     const int64_t wanted = reduction == Reduction::kNone ? p.examples() : 1;
@@ -126,7 +128,7 @@ StatusOr<Kernel> nll_loss_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have {} elements, found {}", wanted, describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, x));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
-      backward<typename decltype(tag)::type>(p, reduction, *d, *to);
+      backward_nll_loss<typename decltype(tag)::type>(p, reduction, *d, *to);
       return Ok();
     });
   });

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Settings {
+struct SigmoidCrossEntropySettings {
   double ignored = -100;
   bool normalize = false;
 };
@@ -26,12 +26,12 @@ struct Arguments {
 // Loss and gradient of one element before labels are ignored. A weight scales the logarithm only;
 // the gradient with a weight is the one that trained models of the original rely on.
 template <typename T>
-T loss_of(T x, T label, T weight) {
+T loss_of_sigmoid_cross_entropy(T x, T label, T weight) {
   const T tail = vmath::log1p_unit(vmath::exp(x > T(0) ? -x : x));
   return (x > T(0) ? x : T(0)) - x * label + weight * tail;
 }
 template <typename T>
-T slope_of(T x, T label, T weight) {
+T slope_of_sigmoid_cross_entropy(T x, T label, T weight) {
   return weight * vmath::sigmoid(x) - label;
 }
 
@@ -42,7 +42,7 @@ bool counts(T label, T ignored) {
 
 // What results are divided by.
 template <typename T>
-T divisor(const T* label, int64_t count, const Settings& s) {
+T divisor(const T* label, int64_t count, const SigmoidCrossEntropySettings& s) {
   if (!s.normalize) return 1;
   const T ignored = static_cast<T>(s.ignored);
   int64_t found = 0;
@@ -51,7 +51,8 @@ T divisor(const T* label, int64_t count, const Settings& s) {
 }
 
 template <typename T, bool kWeighted, bool kGrad>
-void loop(const Arguments& a, const Settings& s, Tensor& out, CpuDevice& device) {
+void loop(const Arguments& a, const SigmoidCrossEntropySettings& s, Tensor& out,
+          CpuDevice& device) {
   const T* const x = a.x->data<T>();
   const T* const label = a.label->data<T>();
   const T* const weight = kWeighted ? a.weight->data<T>() : nullptr;
@@ -62,13 +63,14 @@ void loop(const Arguments& a, const Settings& s, Tensor& out, CpuDevice& device)
   device.parallel_for(a.x->numel(), kGrain / 4, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const T w = kWeighted ? weight[i] : T(1);
-      const T value = kGrad ? slope_of(x[i], label[i], w) * dout[i] : loss_of(x[i], label[i], w);
+      const T value = kGrad ? slope_of_sigmoid_cross_entropy(x[i], label[i], w) * dout[i]
+                            : loss_of_sigmoid_cross_entropy(x[i], label[i], w);
       to[i] = counts(label[i], ignored) ? value * scale : T(0);
     }
   });
 }
 
-Status check(const KernelContext& ctx, const Arguments& a) {
+Status check_sigmoid_cross_entropy(const KernelContext& ctx, const Arguments& a) {
   for (const Tensor* const other : {a.label, a.weight, a.dout}) {
     if (other == nullptr) continue;
     if (other->numel() != a.x->numel() || other->dtype() != a.x->dtype()) {
@@ -80,14 +82,14 @@ Status check(const KernelContext& ctx, const Arguments& a) {
 }
 
 template <bool kGrad>
-StatusOr<Kernel> make(const KernelSetup& op) {
+StatusOr<Kernel> make_sigmoid_cross_entropy(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex label = op.input("Label");
   const ArgIndex weight = op.input("pos_weight");
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex out = op.output(kGrad ? "X@GRAD" : "Out");
-  const Settings s{static_cast<double>(op.attr<int32_t>("ignore_index")),
-                   op.attr<bool>("normalize")};
+  const SigmoidCrossEntropySettings s{static_cast<double>(op.attr<int32_t>("ignore_index")),
+                                      op.attr<bool>("normalize")};
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!out) return Ok();
     Arguments a;
@@ -97,7 +99,7 @@ StatusOr<Kernel> make(const KernelSetup& op) {
     if (kGrad) {
       MILLRACE_ASSIGN_OR_RETURN(a.dout, needed(ctx, dout, "Out@GRAD"));
     }
-    MILLRACE_RETURN_IF_ERROR(check(ctx, a));
+    MILLRACE_RETURN_IF_ERROR(check_sigmoid_cross_entropy(ctx, a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, out, *a.x));
     return dispatch<FloatTypes>(a.x->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
@@ -111,8 +113,8 @@ StatusOr<Kernel> make(const KernelSetup& op) {
 }  // namespace
 
 void add_sigmoid_cross_entropy_kernels(KernelRegistry& registry) {
-  registry.add("sigmoid_cross_entropy_with_logits", make<false>);
-  registry.add("sigmoid_cross_entropy_with_logits_grad", make<true>);
+  registry.add("sigmoid_cross_entropy_with_logits", make_sigmoid_cross_entropy<false>);
+  registry.add("sigmoid_cross_entropy_with_logits_grad", make_sigmoid_cross_entropy<true>);
 }
 
 }  // namespace millrace::kernels

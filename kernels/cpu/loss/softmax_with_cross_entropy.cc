@@ -14,31 +14,32 @@
 namespace millrace::kernels {
 namespace {
 
-struct Settings {
+struct SoftmaxWithCrossEntropySettings {
   int64_t axis = -1;
   int64_t ignored = -100;
   bool soft = false;
   bool use_softmax = true;
 };
 
-Settings settings_of(const KernelSetup& op) {
+SoftmaxWithCrossEntropySettings settings_of_softmax_with_cross_entropy(const KernelSetup& op) {
   return {op.attr<int32_t>("axis"), op.attr<int32_t>("ignore_index"), op.attr<bool>("soft_label"),
           op.attr<bool>("use_softmax")};
 }
 
 // The classes of one example stand `inner` elements apart.
-struct Extent {
+struct SoftmaxWithCrossEntropyExtent {
   int64_t outer = 1;
   int64_t classes = 1;
   int64_t inner = 1;
 };
 
-StatusOr<Extent> extent_of(const KernelContext& ctx, const Tensor& x, int64_t axis) {
+StatusOr<SoftmaxWithCrossEntropyExtent> extent_of_softmax_with_cross_entropy(
+    const KernelContext& ctx, const Tensor& x, int64_t axis) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (axis < -rank || axis >= rank)
     return ctx.error("attribute 'axis' is {}, which {} lacks", axis, describe(x));
   if (axis < 0) axis += rank;
-  Extent e;
+  SoftmaxWithCrossEntropyExtent e;
   for (int64_t i = 0; i < rank; ++i) {
     int64_t& to = i < axis ? e.outer : (i == axis ? e.classes : e.inner);
     to *= x.dim(i);
@@ -58,7 +59,7 @@ struct Block {
 };
 
 template <typename T>
-void softmax_row(const Block<T>& b, int64_t classes, int64_t ignored) {
+void softmax_row_softmax_with_cross_entropy(const Block<T>& b, int64_t classes, int64_t ignored) {
   const T most =
       combine_lanes(b.logits, classes, b.logits[0], [](T x, T y) { return x > y ? x : y; });
   T* const softmax = b.softmax;
@@ -139,16 +140,17 @@ void plain_columns(const Block<T>& b, int64_t classes, int64_t inner, int64_t ig
 }
 
 template <typename T>
-void run_block(const Block<T>& b, const Extent& e, const Settings& s) {
+void run_block(const Block<T>& b, const SoftmaxWithCrossEntropyExtent& e,
+               const SoftmaxWithCrossEntropySettings& s) {
   if (!s.use_softmax) return plain_columns(b, e.classes, e.inner, s.ignored);
-  if (e.inner == 1) return softmax_row(b, e.classes, s.ignored);
+  if (e.inner == 1) return softmax_row_softmax_with_cross_entropy(b, e.classes, s.ignored);
   softmax_columns(b, e.classes, e.inner, s.ignored);
 }
 
 // Gradient of one block. Where softmax was taken here: softmax - label, times dloss.
 template <typename T>
 void grad_block(const T* y, const T* soft, const int64_t* hard, const T* dloss, T* dlogits,
-                const Extent& e, const Settings& s) {
+                const SoftmaxWithCrossEntropyExtent& e, const SoftmaxWithCrossEntropySettings& s) {
   for (int64_t c = 0; c < e.classes; ++c) {
     for (int64_t k = 0; k < e.inner; ++k) {
       const int64_t i = c * e.inner + k;
@@ -166,7 +168,8 @@ void grad_block(const T* y, const T* soft, const int64_t* hard, const T* dloss, 
 }
 // The common case.
 template <typename T>
-void grad_row(const T* y, int64_t label, T dloss, T* dlogits, int64_t classes) {
+void grad_row_softmax_with_cross_entropy(const T* y, int64_t label, T dloss, T* dlogits,
+                                         int64_t classes) {
   for (int64_t c = 0; c < classes; ++c) dlogits[c] = y[c] * dloss;
   dlogits[label] -= dloss;
 }
@@ -177,7 +180,8 @@ struct Labels {
 };
 
 StatusOr<Labels> labels_of(const KernelContext& ctx, const Tensor& label, const Tensor& x,
-                           const Extent& e, const Settings& s) {
+                           const SoftmaxWithCrossEntropyExtent& e,
+                           const SoftmaxWithCrossEntropySettings& s) {
   Labels labels;
   if (!s.soft) {
     MILLRACE_ASSIGN_OR_RETURN(labels.hard,
@@ -192,8 +196,8 @@ StatusOr<Labels> labels_of(const KernelContext& ctx, const Tensor& label, const 
 }
 
 template <typename T>
-Block<T> block_at(int64_t o, const Extent& e, const Labels& labels, const T* logits, T* softmax,
-                  T* loss) {
+Block<T> block_at(int64_t o, const SoftmaxWithCrossEntropyExtent& e, const Labels& labels,
+                  const T* logits, T* softmax, T* loss) {
   const int64_t at = o * e.classes * e.inner;
   return {logits + at,
           softmax + at,
@@ -203,13 +207,15 @@ Block<T> block_at(int64_t o, const Extent& e, const Labels& labels, const T* log
           nullptr};
 }
 
-int64_t outer_grain(const Extent& e) {
+int64_t outer_grain(const SoftmaxWithCrossEntropyExtent& e) {
   return std::max<int64_t>(1, kGrain / 8 / std::max<int64_t>(1, e.classes * e.inner));
 }
 
 template <typename T>
-Status forward(const KernelContext& ctx, const Tensor& x, Tensor& softmax, Tensor& loss,
-               const Labels& labels, const Extent& e, const Settings& s) {
+Status forward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor& x,
+                                          Tensor& softmax, Tensor& loss, const Labels& labels,
+                                          const SoftmaxWithCrossEntropyExtent& e,
+                                          const SoftmaxWithCrossEntropySettings& s) {
   // a scratch row for each example in flight
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const scratch,
@@ -230,22 +236,25 @@ StatusOr<Kernel> softmax_with_cross_entropy(const KernelSetup& op) {
   const ArgIndex label = op.input("Label");
   const ArgIndex softmax = op.output("Softmax");
   const ArgIndex loss = op.output("Loss");
-  const Settings s = settings_of(op);
+  const SoftmaxWithCrossEntropySettings s = settings_of_softmax_with_cross_entropy(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(logits);
-    MILLRACE_ASSIGN_OR_RETURN(const Extent e, extent_of(ctx, x, s.axis));
+    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e,
+                              extent_of_softmax_with_cross_entropy(ctx, x, s.axis));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_of(ctx, ctx.in(label), x, e, s));
     if (x.numel() == 0) return Ok();
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
-      return forward<typename decltype(tag)::type>(ctx, x, ctx.out(softmax), ctx.out(loss), labels,
-                                                   e, s);
+      return forward_softmax_with_cross_entropy<typename decltype(tag)::type>(
+          ctx, x, ctx.out(softmax), ctx.out(loss), labels, e, s);
     });
   });
 }
 
 template <typename T>
-void backward(const KernelContext& ctx, const Tensor& softmax, const Tensor& dloss, Tensor& dlogits,
-              const Labels& labels, const Extent& e, const Settings& s) {
+void backward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor& softmax,
+                                         const Tensor& dloss, Tensor& dlogits, const Labels& labels,
+                                         const SoftmaxWithCrossEntropyExtent& e,
+                                         const SoftmaxWithCrossEntropySettings& s) {
   const T* const y = softmax.data<T>();
   const T* const dy = dloss.data<T>();
   T* const dx = dlogits.data<T>();
@@ -253,7 +262,7 @@ void backward(const KernelContext& ctx, const Tensor& softmax, const Tensor& dlo
     for (int64_t o = begin; o < end; ++o) {
       const int64_t at = o * e.classes * e.inner;
       if (s.use_softmax && e.inner == 1 && labels.hard != nullptr && labels.hard[o] != s.ignored) {
-        grad_row(y + at, labels.hard[o], dy[o], dx + at, e.classes);
+        grad_row_softmax_with_cross_entropy(y + at, labels.hard[o], dy[o], dx + at, e.classes);
         continue;
       }
       grad_block(y + at, labels.soft == nullptr ? nullptr : labels.soft->data<T>() + at,
@@ -268,20 +277,22 @@ StatusOr<Kernel> softmax_with_cross_entropy_grad(const KernelSetup& op) {
   const ArgIndex softmax = op.input("Softmax");
   const ArgIndex dloss = op.input("Loss@GRAD");
   const ArgIndex dlogits = op.output("Logits@GRAD");
-  const Settings s = settings_of(op);
+  const SoftmaxWithCrossEntropySettings s = settings_of_softmax_with_cross_entropy(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dlogits) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, softmax, "Softmax"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const to, needed(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, dloss, "Loss@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Extent e, extent_of(ctx, *y, s.axis));
+    MILLRACE_ASSIGN_OR_RETURN(const SoftmaxWithCrossEntropyExtent e,
+                              extent_of_softmax_with_cross_entropy(ctx, *y, s.axis));
     if (dy->numel() != e.outer * e.inner || dy->dtype() != y->dtype())
       return ctx.error("Loss@GRAD must have one value an example, {}, found {}", e.outer * e.inner,
                        describe(*dy));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_of(ctx, *to, *y, e, s));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, dlogits, *y));
     return dispatch<FloatTypes>(y->dtype(), [&](auto tag) -> Status {
-      backward<typename decltype(tag)::type>(ctx, *y, *dy, *dx, labels, e, s);
+      backward_softmax_with_cross_entropy<typename decltype(tag)::type>(ctx, *y, *dy, *dx, labels,
+                                                                        e, s);
       return Ok();
     });
   });

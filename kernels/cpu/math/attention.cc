@@ -14,7 +14,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Sizes {
+struct AttentionSizes {
   int64_t batch = 0;
   int64_t heads = 0;
   int64_t rows = 0;
@@ -32,7 +32,8 @@ struct Sizes {
   }
 };
 
-StatusOr<Sizes> sizes_of(const Tensor& q, const Tensor& k, const Tensor& v, int64_t heads) {
+StatusOr<AttentionSizes> sizes_of_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                            int64_t heads) {
   const bool fits = q.rank() == 3 && k.rank() == 3 && v.rank() == 3 && q.dim(0) == k.dim(0) &&
                     q.dim(2) == k.dim(2) && k.dim(0) == v.dim(0) && k.dim(1) == v.dim(1) &&
                     q.dim(2) % heads == 0 && v.dim(2) % heads == 0 && q.dtype() == k.dtype() &&
@@ -41,7 +42,7 @@ StatusOr<Sizes> sizes_of(const Tensor& q, const Tensor& k, const Tensor& v, int6
     return KernelContext::error("Q {}, K {} and V {} do not go together with {} heads", describe(q),
                                 describe(k), describe(v), heads);
   }
-  return Sizes{q.dim(0), heads, q.dim(1), k.dim(1), q.dim(2) / heads, v.dim(2) / heads};
+  return AttentionSizes{q.dim(0), heads, q.dim(1), k.dim(1), q.dim(2) / heads, v.dim(2) / heads};
 }
 
 using dnn::multiply;
@@ -61,12 +62,12 @@ Status multiply(const dnn::SmallProduct& p, const double* a, const double* b, do
 }
 
 // Wide loops for floats where the processor has them.
-void softmax_row(float* x, const float* mask, bool mask_advances, int64_t count) {
+void softmax_row_attention(float* x, const float* mask, bool mask_advances, int64_t count) {
   const WideLoops* const wide = wide_loops();
   wide != nullptr ? wide->masked_softmax(x, mask, mask_advances, count)
                   : masked_softmax(x, mask, mask_advances, count);
 }
-void softmax_row(double* x, const double* mask, bool mask_advances, int64_t count) {
+void softmax_row_attention(double* x, const double* mask, bool mask_advances, int64_t count) {
   masked_softmax(x, mask, mask_advances, count);
 }
 void softmax_grad_row(const float* p, float* dp, int64_t count) {
@@ -84,14 +85,14 @@ struct Mask {
   std::array<int64_t, 4> stride = {};
 
   template <typename T>
-  [[nodiscard]] const T* row(const Sizes& s, int64_t head, int64_t row) const {
+  [[nodiscard]] const T* row(const AttentionSizes& s, int64_t head, int64_t row) const {
     if (tensor == nullptr) return nullptr;
     return tensor->data<T>() + head / s.heads * stride[0] + head % s.heads * stride[1] +
            row * stride[2];
   }
 };
 
-StatusOr<Mask> mask_of(const Tensor* tensor, const Sizes& s, DType dtype) {
+StatusOr<Mask> mask_of(const Tensor* tensor, const AttentionSizes& s, DType dtype) {
   Mask mask{tensor, {}};
   if (tensor == nullptr) return mask;
   const std::array<int64_t, 4> dims = {s.batch, s.heads, s.rows, s.columns};
@@ -112,7 +113,8 @@ StatusOr<Mask> mask_of(const Tensor* tensor, const Sizes& s, DType dtype) {
 // Calls body(head, scratch) for every head, with scratch memory of so many elements a thread;
 // stops at the first error of a thread.
 template <typename T, typename Body>
-Status each_head(CpuDevice& device, const Sizes& s, int64_t scratch_elements, Body&& body) {
+Status each_head(CpuDevice& device, const AttentionSizes& s, int64_t scratch_elements,
+                 Body&& body) {
   const int64_t parts = std::min<int64_t>(device.threads(), s.count());
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const memory,
@@ -131,15 +133,15 @@ Status each_head(CpuDevice& device, const Sizes& s, int64_t scratch_elements, Bo
   return Ok();
 }
 
-struct Forward {
+struct AttentionForward {
   ArgIndex q, k, v, mask, out, probs;
   int64_t heads;
   float scale;
 };
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const Forward& args, const Sizes& s,
-                   const Mask& mask) {
+Status run_forward_attention(const KernelContext& ctx, const AttentionForward& args,
+                             const AttentionSizes& s, const Mask& mask) {
   const T* const q = ctx.in(args.q).data<T>();
   const T* const k = ctx.in(args.k).data<T>();
   const T* const v = ctx.in(args.v).data<T>();
@@ -156,25 +158,26 @@ Status run_forward(const KernelContext& ctx, const Forward& args, const Sizes& s
         MILLRACE_RETURN_IF_ERROR(multiply(scores, q + s.offset(head, s.rows, s.width),
                                           k + s.offset(head, s.columns, s.width), p));
         for (int64_t r = 0; r < s.rows; ++r)
-          softmax_row(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0, s.columns);
+          softmax_row_attention(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0,
+                                s.columns);
         return multiply(values, p, v + s.offset(head, s.columns, s.v_width),
                         out + s.offset(head, s.rows, s.v_width));
       });
 }
 
 StatusOr<Kernel> attention(const KernelSetup& op) {
-  const Forward args{op.input("Q"),
-                     op.input("K"),
-                     op.input("V"),
-                     op.input("Mask"),
-                     op.output("Out"),
-                     op.output("Probs"),
-                     op.attr<int32_t>("heads"),
-                     op.attr<float>("scale")};
+  const AttentionForward args{op.input("Q"),
+                              op.input("K"),
+                              op.input("V"),
+                              op.input("Mask"),
+                              op.output("Out"),
+                              op.output("Probs"),
+                              op.attr<int32_t>("heads"),
+                              op.attr<float>("scale")};
   return Kernel([args](const KernelContext& ctx) -> Status {
     const Tensor& q = ctx.in(args.q);
-    MILLRACE_ASSIGN_OR_RETURN(const Sizes s,
-                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+    MILLRACE_ASSIGN_OR_RETURN(const AttentionSizes s,
+                              sizes_of_attention(q, ctx.in(args.k), ctx.in(args.v), args.heads));
     MILLRACE_ASSIGN_OR_RETURN(const Mask mask, mask_of(ctx.find_in(args.mask), s, q.dtype()));
     Tensor& out = ctx.out(args.out);
     if (out.numel() == 0) return Ok();
@@ -182,19 +185,20 @@ StatusOr<Kernel> attention(const KernelSetup& op) {
       return ctx.error("Q {} and K {} leave nothing to choose from", describe(q),
                        describe(ctx.in(args.k)));
     return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, args, s, mask);
+      return run_forward_attention<typename decltype(tag)::type>(ctx, args, s, mask);
     });
   });
 }
 
-struct Backward {
+struct AttentionBackward {
   ArgIndex q, k, v, probs, dout, dq, dk, dv;
   int64_t heads;
   float scale;
 };
 
 template <typename T>
-Status run_backward(const KernelContext& ctx, const Backward& args, const Sizes& s) {
+Status run_backward_attention(const KernelContext& ctx, const AttentionBackward& args,
+                              const AttentionSizes& s) {
   const T* const q = ctx.in(args.q).data<T>();
   const T* const k = ctx.in(args.k).data<T>();
   const T* const v = ctx.in(args.v).data<T>();
@@ -232,18 +236,19 @@ Status run_backward(const KernelContext& ctx, const Backward& args, const Sizes&
 }
 
 StatusOr<Kernel> attention_grad(const KernelSetup& op) {
-  const Backward args{op.input("Q"),          op.input("K"),        op.input("V"),
-                      op.input("Probs"),      op.input("Out@GRAD"), op.output("Q@GRAD"),
-                      op.output("K@GRAD"),    op.output("V@GRAD"),  op.attr<int32_t>("heads"),
-                      op.attr<float>("scale")};
+  const AttentionBackward args{
+      op.input("Q"),          op.input("K"),        op.input("V"),
+      op.input("Probs"),      op.input("Out@GRAD"), op.output("Q@GRAD"),
+      op.output("K@GRAD"),    op.output("V@GRAD"),  op.attr<int32_t>("heads"),
+      op.attr<float>("scale")};
   if (!args.q || !args.k || !args.v || !args.probs || !args.dout)
     return op.error("expected inputs Q, K, V, Probs and Out@GRAD");
   return Kernel([args](const KernelContext& ctx) -> Status {
     const Tensor& q = ctx.in(args.q);
     const Tensor& probs = ctx.in(args.probs);
     const Tensor& dout = ctx.in(args.dout);
-    MILLRACE_ASSIGN_OR_RETURN(const Sizes s,
-                              sizes_of(q, ctx.in(args.k), ctx.in(args.v), args.heads));
+    MILLRACE_ASSIGN_OR_RETURN(const AttentionSizes s,
+                              sizes_of_attention(q, ctx.in(args.k), ctx.in(args.v), args.heads));
     if (probs.numel() != s.count() * s.scores() || probs.dtype() != q.dtype() ||
         dout.numel() != s.count() * s.rows * s.v_width || dout.dtype() != q.dtype()) {
       return ctx.error("Probs {} and Out@GRAD {} do not go with Q {}", describe(probs),
@@ -257,7 +262,7 @@ StatusOr<Kernel> attention_grad(const KernelSetup& op) {
       return Ok();
     }
     return dispatch<FloatTypes>(q.dtype(), [&](auto tag) {
-      return run_backward<typename decltype(tag)::type>(ctx, args, s);
+      return run_backward_attention<typename decltype(tag)::type>(ctx, args, s);
     });
   });
 }

@@ -23,11 +23,11 @@ struct Clip {
 };
 
 // Bounds of one run: attributes, or the tensors that replace them.
-struct Bounds {
+struct ClipBounds {
   ArgIndex low_arg;
   ArgIndex high_arg;
   Clip fixed;
-  explicit Bounds(const KernelSetup& op)
+  explicit ClipBounds(const KernelSetup& op)
       : low_arg(op.input("Min")),
         high_arg(op.input("Max")),
         fixed{op.attr<float>("min"), op.attr<float>("max")} {}
@@ -47,9 +47,9 @@ struct Bounds {
   }
 };
 
-StatusOr<Kernel> clip(const KernelSetup& op) {
+StatusOr<Kernel> clip_kernel(const KernelSetup& op) {
   return Kernel(
-      [bounds = Bounds(op), args = detail::value_args(op)](const KernelContext& ctx) -> Status {
+      [bounds = ClipBounds(op), args = detail::value_args(op)](const KernelContext& ctx) -> Status {
         MILLRACE_ASSIGN_OR_RETURN(const Clip formula, bounds.read(ctx));
         const auto* const rows = ctx.in_value(args.v).get_if<SelectedRows>();
         if (rows == nullptr)
@@ -65,7 +65,7 @@ StatusOr<Kernel> clip(const KernelSetup& op) {
 StatusOr<Kernel> clip_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, GradSource::kX));
   if (!args.out) return Kernel([](const KernelContext&) { return Ok(); });
-  return Kernel([bounds = Bounds(op), args](const KernelContext& ctx) -> Status {
+  return Kernel([bounds = ClipBounds(op), args](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Clip formula, bounds.read(ctx));
     return detail::run_unary(ctx, args, detail::kGradLoops<Clip>, &formula);
   });
@@ -74,7 +74,7 @@ StatusOr<Kernel> clip_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_clip(KernelRegistry& registry) {
-  registry.add("clip", clip);
+  registry.add("clip", clip_kernel);
   registry.add("clip_grad", clip_grad);
 }
 

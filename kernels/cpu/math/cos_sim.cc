@@ -9,13 +9,13 @@ namespace millrace::kernels {
 namespace {
 
 // Rows of X and of Y, which may have one row for all.
-struct Rows {
+struct CosSimRows {
   int64_t count;
   int64_t width;
   int64_t y_step;  // elements from one row of Y to the next; 0 if there is one
 };
 
-StatusOr<Rows> rows_of(const Tensor& x, const Tensor& y) {
+StatusOr<CosSimRows> rows_of_cos_sim(const Tensor& x, const Tensor& y) {
   const bool ranked = x.rank() > 0 && y.rank() > 0;
   const int64_t count = ranked ? x.dim(0) : 0;
   const int64_t of_y = ranked ? y.dim(0) : 0;
@@ -24,11 +24,11 @@ StatusOr<Rows> rows_of(const Tensor& x, const Tensor& y) {
       (count > 0 && y.numel() != of_y * width))
     return KernelContext::error("Y must have the rows of X or one, found {} and {}", describe(x),
                                 describe(y));
-  return Rows{count, width, of_y == 1 ? 0 : width};
+  return CosSimRows{count, width, of_y == 1 ? 0 : width};
 }
 
 template <typename T>
-double dot(const T* x, const T* y, int64_t count) {
+double dot_cos_sim(const T* x, const T* y, int64_t count) {
   double lanes[8] = {};
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -46,7 +46,7 @@ StatusOr<Kernel> cos_sim(const KernelSetup& op) {
                  y_norm_arg = op.output("YNorm")](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     const Tensor& y = ctx.in(y_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(x, y));
+    MILLRACE_ASSIGN_OR_RETURN(const CosSimRows rows, rows_of_cos_sim(x, y));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const out = ctx.out(out_arg).data<T>();
@@ -55,9 +55,9 @@ StatusOr<Kernel> cos_sim(const KernelSetup& op) {
       for (int64_t r = 0; r < rows.count; ++r) {
         const T* const a = x.data<T>() + r * rows.width;
         const T* const b = y.data<T>() + r * rows.y_step;
-        const double of_x = std::sqrt(dot(a, a, rows.width));
-        const double of_y = std::sqrt(dot(b, b, rows.width));
-        out[r] = static_cast<T>(dot(a, b, rows.width) / of_x / of_y);
+        const double of_x = std::sqrt(dot_cos_sim(a, a, rows.width));
+        const double of_y = std::sqrt(dot_cos_sim(b, b, rows.width));
+        out[r] = static_cast<T>(dot_cos_sim(a, b, rows.width) / of_x / of_y);
         if (x_norm != nullptr) x_norm->data<T>()[r] = static_cast<T>(of_x);
         if (y_norm != nullptr) y_norm->data<T>()[rows.y_step == 0 ? 0 : r] = static_cast<T>(of_y);
       }
@@ -69,10 +69,10 @@ StatusOr<Kernel> cos_sim(const KernelSetup& op) {
 // to += factor * (b / (|a| |b|) - cosine * a / |a|^2), the derivative of the cosine by a.
 template <typename T>
 void add_slope(const T* a, const T* b, int64_t width, double factor, T* to) {
-  const double square = dot(a, a, width);
-  const double other = dot(b, b, width);
+  const double square = dot_cos_sim(a, a, width);
+  const double other = dot_cos_sim(b, b, width);
   const double both = std::sqrt(square) * std::sqrt(other);
-  const double cosine = dot(a, b, width) / both;
+  const double cosine = dot_cos_sim(a, b, width) / both;
   const T of_b = static_cast<T>(factor / both);
   const T of_a = static_cast<T>(factor * cosine / square);
   for (int64_t i = 0; i < width; ++i) to[i] += of_b * b[i] - of_a * a[i];
@@ -85,7 +85,7 @@ StatusOr<Kernel> cos_sim_grad(const KernelSetup& op) {
     const Tensor& x = ctx.in(x_arg);
     const Tensor& y = ctx.in(y_arg);
     const Tensor& dout = ctx.in(dout_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(x, y));
+    MILLRACE_ASSIGN_OR_RETURN(const CosSimRows rows, rows_of_cos_sim(x, y));
     if (dout.numel() != rows.count || dout.dtype() != x.dtype())
       return ctx.error("Out@GRAD must have {} elements of the type of X {}, found {}", rows.count,
                        describe(x), describe(dout));

@@ -10,11 +10,11 @@
 namespace millrace::kernels {
 namespace {
 
-struct Args {
+struct DistArgs {
   ArgIndex x;
   ArgIndex y;
   double p;
-  explicit Args(const KernelSetup& op)
+  explicit DistArgs(const KernelSetup& op)
       : x(op.input("X")), y(op.input("Y")), p(op.attr<float>("p")) {}
 
   // How X and Y walk through their difference.
@@ -65,23 +65,24 @@ void each_pair(const BroadcastNest& nest, const T* x, const T* y, Body&& body) {
 }
 
 StatusOr<Kernel> dist(const KernelSetup& op) {
-  return Kernel([args = Args(op), out_arg = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest nest, args.nest(ctx));
-    const Tensor& x = ctx.in(args.x);
-    return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      Norm norm(args.p);
-      each_pair(nest, x.data<T>(), ctx.in(args.y).data<T>(), [&](int64_t, T a, T b) {
-        norm.add(std::abs(static_cast<double>(a) - static_cast<double>(b)));
+  return Kernel(
+      [args = DistArgs(op), out_arg = op.output("Out")](const KernelContext& ctx) -> Status {
+        MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest nest, args.nest(ctx));
+        const Tensor& x = ctx.in(args.x);
+        return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
+          using T = typename decltype(tag)::type;
+          Norm norm(args.p);
+          each_pair(nest, x.data<T>(), ctx.in(args.y).data<T>(), [&](int64_t, T a, T b) {
+            norm.add(std::abs(static_cast<double>(a) - static_cast<double>(b)));
+          });
+          *ctx.out(out_arg).data<T>() = nest.count() == 0 ? T(0) : static_cast<T>(norm.value());
+          return Ok();
+        });
       });
-      *ctx.out(out_arg).data<T>() = nest.count() == 0 ? T(0) : static_cast<T>(norm.value());
-      return Ok();
-    });
-  });
 }
 
 // Derivative of the norm by one difference.
-double slope(double p, double difference, double norm) {
+double slope_dist(double p, double difference, double norm) {
   const double sign = difference > 0 ? 1 : difference < 0 ? -1 : 0;
   const double magnitude = std::abs(difference);
   if (p == 0 || sign == 0 || norm == 0) return 0;
@@ -91,7 +92,7 @@ double slope(double p, double difference, double norm) {
 }
 
 StatusOr<Kernel> dist_grad(const KernelSetup& op) {
-  return Kernel([args = Args(op), out_arg = op.input("Out"), dout_arg = op.input("Out@GRAD"),
+  return Kernel([args = DistArgs(op), out_arg = op.input("Out"), dout_arg = op.input("Out@GRAD"),
                  dx_arg = op.output("X@GRAD"),
                  dy_arg = op.output("Y@GRAD")](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const BroadcastNest nest, args.nest(ctx));
@@ -112,7 +113,7 @@ StatusOr<Kernel> dist_grad(const KernelSetup& op) {
       const auto norm = static_cast<double>(*out.data<T>());
       const auto factor = static_cast<double>(*dout.data<T>());
       each_pair(nest, x.data<T>(), ctx.in(args.y).data<T>(), [&](int64_t i, T a, T b) {
-        slopes[i] = static_cast<T>(factor * slope(args.p, static_cast<double>(a - b), norm));
+        slopes[i] = static_cast<T>(factor * slope_dist(args.p, static_cast<double>(a - b), norm));
       });
       if (Tensor* const dx = ctx.find_out(dx_arg))
         run_copied_grad(ctx.device(), nest, kOfX, false, slopes, dx->data<T>(), dx->numel());

@@ -64,19 +64,19 @@ struct Fc {
 };
 
 // Numbers of a call that has been checked.
-struct Shape {
+struct FcShape {
   int64_t rows;
   int64_t inner;
   int64_t columns;
 };
 
-StatusOr<Shape> shape_of(const KernelContext& ctx, const Fc& fc) {
+StatusOr<FcShape> shape_of_fc(const KernelContext& ctx, const Fc& fc) {
   const Tensor& x = ctx.in(fc.x);
   const Tensor& w = ctx.in(fc.w);
   const Tensor* const bias = ctx.find_in(fc.bias);
   if (x.rank() <= fc.row_dims || w.rank() != 2 || x.dtype() != w.dtype())
     return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
-  Shape shape{1, 1, w.dim(1) - fc.padding};
+  FcShape shape{1, 1, w.dim(1) - fc.padding};
   for (size_t i = 0; i < x.rank(); ++i) (i < fc.row_dims ? shape.rows : shape.inner) *= x.dim(i);
   if (shape.inner != w.dim(0) - fc.padding || shape.columns < 0)
     return ctx.error("Input {} and W {} cannot be multiplied", describe(x), describe(w));
@@ -102,7 +102,7 @@ bool accumulates(const KernelContext& ctx, const Fc& fc) {
 
 // What follows the product, for element types that the library does not do it for.
 template <typename T>
-void finish(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
+void finish_fc(const KernelContext& ctx, const Fc& fc, int64_t columns, T* out) {
   using C = Compute<T>;
   const Tensor* const bias = ctx.find_in(fc.bias);
   const Tensor* const residual = summand_apart(ctx, fc);
@@ -122,7 +122,7 @@ constexpr int kWidth = 8;  // columns at a time: a register
 
 // One block of columns, kWidth or (kDynamic) `width` of them.
 template <int kColumns>
-void multiply_block(const Shape& s, int64_t width, bool rectify, const float* x, const float* w,
+void multiply_block(const FcShape& s, int64_t width, bool rectify, const float* x, const float* w,
                     const float* bias, float* out) {
   using Block = Eigen::Array<float, kColumns, 1, Eigen::ColMajor, kWidth>;
   const Block start =
@@ -136,7 +136,7 @@ void multiply_block(const Shape& s, int64_t width, bool rectify, const float* x,
   }
 }
 
-void run_few(const KernelContext& ctx, const Fc& fc, const Shape& s) {
+void run_few(const KernelContext& ctx, const Fc& fc, const FcShape& s) {
   const float* const x = ctx.in(fc.x).data<float>();
   const float* const w = ctx.in(fc.w).data<float>();
   const Tensor* const bias = ctx.find_in(fc.bias);
@@ -154,7 +154,7 @@ void run_few(const KernelContext& ctx, const Fc& fc, const Shape& s) {
 
 using Products = dnn::ShapeCache<dnn::Primitive>;
 
-Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Products& products) {
+Status run_float(const KernelContext& ctx, const Fc& fc, const FcShape& s, Products& products) {
   const Tensor* const bias = ctx.find_in(fc.bias);
   const Tensor* const residual = summand_apart(ctx, fc);
   const bool adds = accumulates(ctx, fc);
@@ -186,7 +186,7 @@ Status run_float(const KernelContext& ctx, const Fc& fc, const Shape& s, Product
   return primitive->run(ctx.device(), bound);
 }
 
-Status run_other(const KernelContext& ctx, const Fc& fc, const Shape& s,
+Status run_other(const KernelContext& ctx, const Fc& fc, const FcShape& s,
                  const MatrixProduct& product) {
   const Tensor& x = ctx.in(fc.x);
   Tensor& out = ctx.out(fc.out);
@@ -195,12 +195,12 @@ Status run_other(const KernelContext& ctx, const Fc& fc, const Shape& s,
                                        ctx.in(fc.w).raw(), out.raw(), accumulates(ctx, fc)));
   return dispatch<AllFloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    finish<T>(ctx, fc, s.columns, out.data<T>());
+    finish_fc<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
 
-Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& gemm) {
+Status run_padded(const KernelContext& ctx, const Fc& fc, const FcShape& s, Gemm& gemm) {
   const Tensor& x = ctx.in(fc.x);
   return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
@@ -212,7 +212,7 @@ Status run_padded(const KernelContext& ctx, const Fc& fc, const Shape& s, Gemm& 
                                    .accumulate = accumulates(ctx, fc),
                                    .b_stride = s.columns + fc.padding},
                                   x.data<T>(), ctx.in(fc.w).data<T>(), out.data<T>()));
-    finish<T>(ctx, fc, s.columns, out.data<T>());
+    finish_fc<T>(ctx, fc, s.columns, out.data<T>());
     return Ok();
   });
 }
@@ -242,7 +242,7 @@ StatusOr<Kernel> fc(const KernelSetup& op) {
   if (fc.keep_packed) op.accept_layout(fc.w);
   return Kernel([fc, products = std::make_shared<Products>(), gemm = std::make_shared<Gemm>(),
                  product = MatrixProduct()](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(ctx, fc));
+    MILLRACE_ASSIGN_OR_RETURN(const FcShape shape, shape_of_fc(ctx, fc));
     if (fc.padding > 0) return run_padded(ctx, fc, shape, *gemm);
     const bool empty = shape.rows == 0 || shape.inner == 0 || shape.columns == 0;
     const bool is_float = ctx.in(fc.x).dtype() == DType::kFloat32;

@@ -12,19 +12,19 @@ namespace {
 using ops::MatrixDims;
 
 // How the ops of this file differ.
-struct Rule {
+struct MatmulRule {
   const char* transpose_x = nullptr;  // attribute, if there is one
   const char* transpose_y = nullptr;
   bool turns_vectors = false;  // whether the attributes apply to vectors
 };
-constexpr Rule kMatmul = {"transpose_X", "transpose_Y", true};
-constexpr Rule kMatmulV2 = {"trans_x", "trans_y", false};
-constexpr Rule kBmm = {};
+constexpr MatmulRule kMatmul = {"transpose_X", "transpose_Y", true};
+constexpr MatmulRule kMatmulV2 = {"trans_x", "trans_y", false};
+constexpr MatmulRule kBmm = {};
 
 enum Operand : size_t { kX = 0, kY = 1, kOut = 2 };
 
 // Two tensors as batches of matrices.
-struct Pair {
+struct MatmulPair {
   bool turn_x = false;
   bool turn_y = false;
   int64_t rows = 1;
@@ -54,7 +54,8 @@ int64_t batch_dim(const Dims& batch, size_t at, size_t rank) {
   return at < rank - batch.size() ? 1 : batch[at - (rank - batch.size())];
 }
 
-StatusOr<Pair> pair_of(const Tensor& x, const Tensor& y, bool transpose_x, bool transpose_y) {
+StatusOr<MatmulPair> pair_of_matmul(const Tensor& x, const Tensor& y, bool transpose_x,
+                                    bool transpose_y) {
   const MatrixDims a = ops::left_matrix(x.dims(), transpose_x);
   const MatrixDims b = ops::right_matrix(y.dims(), transpose_y);
   const auto mismatch = [&] {
@@ -62,7 +63,7 @@ StatusOr<Pair> pair_of(const Tensor& x, const Tensor& y, bool transpose_x, bool 
                                 ops::dims_text(y.dims()));
   };
   if (a.cols != b.rows || x.dtype() != y.dtype()) return mismatch();
-  Pair pair{transpose_x, transpose_y, a.rows, a.cols, b.cols, {}};
+  MatmulPair pair{transpose_x, transpose_y, a.rows, a.cols, b.cols, {}};
   const size_t rank = std::max(a.batch.size(), b.batch.size());
   pair.batch.resize(rank);
   std::array<int64_t, 3> stride = {a.rows * a.cols, b.rows * b.cols, a.rows * b.cols};
@@ -77,7 +78,7 @@ StatusOr<Pair> pair_of(const Tensor& x, const Tensor& y, bool transpose_x, bool 
   return pair;
 }
 
-ProductShape forward_shape(const Pair& pair) {
+ProductShape forward_shape(const MatmulPair& pair) {
   ProductShape shape = pair.product(kX, kY, kOut);
   shape.rows = pair.rows;
   shape.inner = pair.inner;
@@ -88,7 +89,7 @@ ProductShape forward_shape(const Pair& pair) {
 }
 
 // dX = dOut x Y', or its transpose Y x dOut' where X is stored so.
-ProductShape x_grad_shape(const Pair& pair) {
+ProductShape x_grad_shape(const MatmulPair& pair) {
   ProductShape shape = pair.turn_x ? pair.product(kY, kOut, kX) : pair.product(kOut, kY, kX);
   shape.inner = pair.columns;
   shape.rows = pair.turn_x ? pair.inner : pair.rows;
@@ -99,7 +100,7 @@ ProductShape x_grad_shape(const Pair& pair) {
 }
 
 // dY = X' x dOut, or its transpose dOut' x X where Y is stored so.
-ProductShape y_grad_shape(const Pair& pair) {
+ProductShape y_grad_shape(const MatmulPair& pair) {
   ProductShape shape = pair.turn_y ? pair.product(kOut, kX, kY) : pair.product(kX, kOut, kY);
   shape.inner = pair.rows;
   shape.rows = pair.turn_y ? pair.columns : pair.inner;
@@ -110,7 +111,7 @@ ProductShape y_grad_shape(const Pair& pair) {
 }
 
 // What both directions read from the op.
-struct Setup {
+struct MatmulSetup {
   ArgIndex x;
   ArgIndex y;
   bool turn_x = false;
@@ -118,16 +119,16 @@ struct Setup {
   bool turns_vectors = false;
   float alpha = 1.0F;
 
-  [[nodiscard]] StatusOr<Pair> pair(const KernelContext& ctx) const {
+  [[nodiscard]] StatusOr<MatmulPair> pair(const KernelContext& ctx) const {
     const Tensor& a = ctx.in(x);
     const Tensor& b = ctx.in(y);
-    return pair_of(a, b, turn_x && (turns_vectors || a.rank() > 1),
-                   turn_y && (turns_vectors || b.rank() > 1));
+    return pair_of_matmul(a, b, turn_x && (turns_vectors || a.rank() > 1),
+                          turn_y && (turns_vectors || b.rank() > 1));
   }
 };
 
-StatusOr<Setup> read(const KernelSetup& op, const Rule& rule) {
-  Setup setup{op.input("X"), op.input("Y"), false, false, rule.turns_vectors, 1.0F};
+StatusOr<MatmulSetup> read(const KernelSetup& op, const MatmulRule& rule) {
+  MatmulSetup setup{op.input("X"), op.input("Y"), false, false, rule.turns_vectors, 1.0F};
   if (rule.transpose_x != nullptr) setup.turn_x = op.attr<bool>(rule.transpose_x);
   if (rule.transpose_y != nullptr) setup.turn_y = op.attr<bool>(rule.transpose_y);
   if (op.def().find_attr("alpha") != nullptr) setup.alpha = op.attr<float>("alpha");
@@ -138,29 +139,29 @@ bool has_heads(const KernelSetup& op) {
   return op.def().find_attr("head_number") != nullptr && op.attr<int32_t>("head_number") > 1;
 }
 
-template <const Rule& kRule>
-StatusOr<Kernel> forward(const KernelSetup& op) {
+template <const MatmulRule& kRule>
+StatusOr<Kernel> forward_matmul(const KernelSetup& op) {
   if (has_heads(op)) return matmul_heads(op);
-  MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
+  MILLRACE_ASSIGN_OR_RETURN(const MatmulSetup setup, read(op, kRule));
   return Kernel(
       [setup, out_arg = op.output("Out"),
        product = MatrixProduct(setup.alpha, wants_bf16(op))](const KernelContext& ctx) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
+        MILLRACE_ASSIGN_OR_RETURN(const MatmulPair pair, setup.pair(ctx));
         const Tensor& x = ctx.in(setup.x);
         return product.run(ctx.device(), x.dtype(), forward_shape(pair), x.raw(),
                            ctx.in(setup.y).raw(), ctx.out(out_arg).raw());
       });
 }
 
-template <const Rule& kRule>
-StatusOr<Kernel> backward(const KernelSetup& op) {
+template <const MatmulRule& kRule>
+StatusOr<Kernel> backward_matmul(const KernelSetup& op) {
   if (has_heads(op)) return matmul_heads_grad(op);
-  MILLRACE_ASSIGN_OR_RETURN(const Setup setup, read(op, kRule));
+  MILLRACE_ASSIGN_OR_RETURN(const MatmulSetup setup, read(op, kRule));
   return Kernel(
       [setup, dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),
        dy_arg = op.output("Y@GRAD"), for_x = MatrixProduct(setup.alpha, wants_bf16(op)),
        for_y = MatrixProduct(setup.alpha, wants_bf16(op))](const KernelContext& ctx) -> Status {
-        MILLRACE_ASSIGN_OR_RETURN(const Pair pair, setup.pair(ctx));
+        MILLRACE_ASSIGN_OR_RETURN(const MatmulPair pair, setup.pair(ctx));
         const Tensor& x = ctx.in(setup.x);
         const Tensor& y = ctx.in(setup.y);
         const Tensor& dout = ctx.in(dout_arg);
@@ -189,12 +190,12 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_matmul(KernelRegistry& registry) {
-  registry.add("matmul", forward<kMatmul>);
-  registry.add("matmul_grad", backward<kMatmul>);
-  registry.add("matmul_v2", forward<kMatmulV2>);
-  registry.add("matmul_v2_grad", backward<kMatmulV2>);
-  registry.add("bmm", forward<kBmm>);
-  registry.add("bmm_grad", backward<kBmm>);
+  registry.add("matmul", forward_matmul<kMatmul>);
+  registry.add("matmul_grad", backward_matmul<kMatmul>);
+  registry.add("matmul_v2", forward_matmul<kMatmulV2>);
+  registry.add("matmul_v2_grad", backward_matmul<kMatmulV2>);
+  registry.add("bmm", forward_matmul<kBmm>);
+  registry.add("bmm_grad", backward_matmul<kBmm>);
 }
 
 }  // namespace millrace::kernels

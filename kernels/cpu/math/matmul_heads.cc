@@ -16,7 +16,7 @@ namespace millrace::kernels {
 namespace {
 
 // A matrix in memory, or a part of it.
-struct Part {
+struct MatmulHeadsPart {
   int64_t offset = 0;
   int64_t stride = 0;  ///< elements from row to row in memory
   bool transposed = false;
@@ -36,33 +36,33 @@ struct Heads {
   int64_t y_rows = 0;
   int64_t y_columns = 0;
 
-  [[nodiscard]] Part x(int64_t n, int64_t head) const {
+  [[nodiscard]] MatmulHeadsPart x(int64_t n, int64_t head) const {
     const int64_t width = inner * heads;
     const int64_t first = (x_repeats ? 0 : n) * rows * width;
-    return turn_x ? Part{first + head * inner * rows, rows, true}
-                  : Part{first + head * inner, width, false};
+    return turn_x ? MatmulHeadsPart{first + head * inner * rows, rows, true}
+                  : MatmulHeadsPart{first + head * inner, width, false};
   }
-  [[nodiscard]] Part y(int64_t n, int64_t head) const {
+  [[nodiscard]] MatmulHeadsPart y(int64_t n, int64_t head) const {
     const int64_t first = (y_repeats ? 0 : n) * y_rows * y_columns;
     const int64_t row = whole ? head * inner : 0;
     const int64_t column = whole ? 0 : head * columns;
-    return turn_y ? Part{first + column * y_rows + row, y_rows, true}
-                  : Part{first + row * y_columns + column, y_columns, false};
+    return turn_y ? MatmulHeadsPart{first + column * y_rows + row, y_rows, true}
+                  : MatmulHeadsPart{first + row * y_columns + column, y_columns, false};
   }
-  [[nodiscard]] Part out(int64_t n, int64_t head) const {
+  [[nodiscard]] MatmulHeadsPart out(int64_t n, int64_t head) const {
     const int64_t width = columns * heads;
     return {n * rows * width + head * columns, width, false};
   }
 };
 
-int64_t product(const Dims& dims) {
+int64_t product_matmul_heads(const Dims& dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
 }
 
-struct Setup {
-  explicit Setup(const KernelSetup& op)
+struct MatmulHeadsSetup {
+  explicit MatmulHeadsSetup(const KernelSetup& op)
       : x(op.input("X")),
         y(op.input("Y")),
         turn_x(op.attr<bool>("transpose_X")),
@@ -75,8 +75,8 @@ struct Setup {
     const ops::MatrixDims right = ops::right_matrix(b.dims(), turn_y);
     Heads found;
     found.heads = heads;
-    const int64_t of_x = product(left.batch);
-    const int64_t of_y = product(right.batch);
+    const int64_t of_x = product_matmul_heads(left.batch);
+    const int64_t of_y = product_matmul_heads(right.batch);
     found.batch = std::max(of_x, of_y);
     found.x_repeats = of_x == 1 && of_y > 1;
     found.y_repeats = of_y == 1 && of_x > 1;
@@ -106,8 +106,9 @@ struct Setup {
 
 // c = a x b, in the parts given; c may be transposed in memory, too, which is b' x a'.
 template <typename T>
-Status multiply(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a, Part of_a, const T* b,
-                Part of_b, T* c, Part of_c) {
+Status multiply_matmul_heads(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a,
+                             MatmulHeadsPart of_a, const T* b, MatmulHeadsPart of_b, T* c,
+                             MatmulHeadsPart of_c) {
   if (of_c.transposed) {
     std::swap(a, b);
     std::swap(of_a, of_b);
@@ -123,13 +124,13 @@ Status multiply(Gemm& gemm, CpuDevice& device, GemmShape shape, const T* a, Part
   return gemm(device, shape, a + of_a.offset, b + of_b.offset, c + of_c.offset);
 }
 
-Part turned(Part part) {
+MatmulHeadsPart turned(MatmulHeadsPart part) {
   part.transposed = !part.transposed;
   return part;
 }
 
 template <typename T>
-void scale(Tensor& tensor, float factor) {
+void scale_matmul_heads(Tensor& tensor, float factor) {
   if (factor == 1) return;
   for (T& value : tensor.values<T>()) value *= static_cast<T>(factor);
 }
@@ -137,7 +138,7 @@ void scale(Tensor& tensor, float factor) {
 }  // namespace
 
 StatusOr<Kernel> matmul_heads(const KernelSetup& op) {
-  return Kernel([setup = Setup(op), out_arg = op.output("Out"),
+  return Kernel([setup = MatmulHeadsSetup(op), out_arg = op.output("Out"),
                  gemm = std::make_shared<Gemm>()](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(setup.x);
     const Tensor& y = ctx.in(setup.y);
@@ -148,20 +149,21 @@ StatusOr<Kernel> matmul_heads(const KernelSetup& op) {
       const GemmShape shape{heads.rows, heads.columns, heads.inner};
       for (int64_t n = 0; n < heads.batch; ++n) {
         for (int64_t h = 0; h < heads.heads; ++h) {
-          MILLRACE_RETURN_IF_ERROR(multiply(*gemm, ctx.device(), shape, x.data<T>(), heads.x(n, h),
-                                            y.data<T>(), heads.y(n, h), out.data<T>(),
-                                            heads.out(n, h)));
+          MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(*gemm, ctx.device(), shape, x.data<T>(),
+                                                         heads.x(n, h), y.data<T>(), heads.y(n, h),
+                                                         out.data<T>(), heads.out(n, h)));
         }
       }
-      scale<T>(out, setup.alpha);
+      scale_matmul_heads<T>(out, setup.alpha);
       return Ok();
     });
   });
 }
 
 StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op) {
-  return Kernel([setup = Setup(op), dout_arg = op.input("Out@GRAD"), dx_arg = op.output("X@GRAD"),
-                 dy_arg = op.output("Y@GRAD"), for_x = std::make_shared<Gemm>(),
+  return Kernel([setup = MatmulHeadsSetup(op), dout_arg = op.input("Out@GRAD"),
+                 dx_arg = op.output("X@GRAD"), dy_arg = op.output("Y@GRAD"),
+                 for_x = std::make_shared<Gemm>(),
                  for_y = std::make_shared<Gemm>()](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(setup.x);
     const Tensor& y = ctx.in(setup.y);
@@ -177,24 +179,24 @@ StatusOr<Kernel> matmul_heads_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       for (int64_t n = 0; n < heads.batch; ++n) {
         for (int64_t h = 0; h < heads.heads; ++h) {
-          const Part out = heads.out(n, h);
+          const MatmulHeadsPart out = heads.out(n, h);
           if (dx != nullptr) {
             GemmShape shape{heads.rows, heads.inner, heads.columns};
             shape.accumulate = heads.x_repeats && n > 0;
-            MILLRACE_RETURN_IF_ERROR(multiply(*for_x, ctx.device(), shape, dout->data<T>(), out,
-                                              y.data<T>(), turned(heads.y(n, h)), dx->data<T>(),
-                                              heads.x(n, h)));
+            MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(
+                *for_x, ctx.device(), shape, dout->data<T>(), out, y.data<T>(),
+                turned(heads.y(n, h)), dx->data<T>(), heads.x(n, h)));
           }
           if (dy == nullptr) continue;
           GemmShape shape{heads.inner, heads.columns, heads.rows};
           shape.accumulate = heads.y_repeats && n > 0;
-          MILLRACE_RETURN_IF_ERROR(multiply(*for_y, ctx.device(), shape, x.data<T>(),
-                                            turned(heads.x(n, h)), dout->data<T>(), out,
-                                            dy->data<T>(), heads.y(n, h)));
+          MILLRACE_RETURN_IF_ERROR(multiply_matmul_heads(*for_y, ctx.device(), shape, x.data<T>(),
+                                                         turned(heads.x(n, h)), dout->data<T>(),
+                                                         out, dy->data<T>(), heads.y(n, h)));
         }
       }
-      if (dx != nullptr) scale<T>(*dx, setup.alpha);
-      if (dy != nullptr) scale<T>(*dy, setup.alpha);
+      if (dx != nullptr) scale_matmul_heads<T>(*dx, setup.alpha);
+      if (dy != nullptr) scale_matmul_heads<T>(*dy, setup.alpha);
       return Ok();
     });
   });

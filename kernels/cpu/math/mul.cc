@@ -20,7 +20,7 @@ struct Folded {
   [[nodiscard]] ProductShape grad_y() const { return {inner, rows, columns, true, false, {}}; }
 };
 
-int64_t product_of(llvm::ArrayRef<int64_t> dims) {
+int64_t product_of_mul(llvm::ArrayRef<int64_t> dims) {
   int64_t out = 1;
   for (const int64_t dim : dims) out *= dim;
   return out;
@@ -32,15 +32,16 @@ StatusOr<Folded> fold(const Tensor& x, const Tensor& y, int64_t x_cut, int64_t y
     return KernelContext::error("X {} and Y {} have too few dims", describe(x), describe(y));
   const auto at_x = static_cast<size_t>(x_cut);
   const auto at_y = static_cast<size_t>(y_cut);
-  const Folded folded{product_of(x.dims().take_front(at_x)), product_of(x.dims().drop_front(at_x)),
-                      product_of(y.dims().drop_front(at_y))};
-  if (product_of(y.dims().take_front(at_y)) != folded.inner || x.dtype() != y.dtype())
+  const Folded folded{product_of_mul(x.dims().take_front(at_x)),
+                      product_of_mul(x.dims().drop_front(at_x)),
+                      product_of_mul(y.dims().drop_front(at_y))};
+  if (product_of_mul(y.dims().take_front(at_y)) != folded.inner || x.dtype() != y.dtype())
     return KernelContext::error("X {} and Y {} cannot be multiplied", describe(x), describe(y));
   return folded;
 }
 
 // Arguments and attributes of mul, mv and addmm, which differ in names only.
-struct Setup {
+struct MulSetup {
   ArgIndex x;
   ArgIndex y;
   ArgIndex out;
@@ -51,7 +52,7 @@ struct Setup {
   int64_t x_cut = 1;
   int64_t y_cut = 1;
 
-  Setup(const KernelSetup& op, const char* y_slot)
+  MulSetup(const KernelSetup& op, const char* y_slot)
       : x(op.input("X")),
         y(op.input(y_slot)),
         out(op.output("Out")),
@@ -104,8 +105,8 @@ struct Setup {
   }
 };
 
-Setup mul_setup(const KernelSetup& op) {
-  Setup setup(op, "Y");
+MulSetup mul_setup(const KernelSetup& op) {
+  MulSetup setup(op, "Y");
   setup.x_cut = op.attr<int32_t>("x_num_col_dims");
   setup.y_cut = op.attr<int32_t>("y_num_col_dims");
   return setup;
@@ -123,12 +124,12 @@ StatusOr<Kernel> mul_grad(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> mv(const KernelSetup& op) {
-  return Kernel([setup = Setup(op, "Vec"), product = MatrixProduct()](const KernelContext& ctx) {
+  return Kernel([setup = MulSetup(op, "Vec"), product = MatrixProduct()](const KernelContext& ctx) {
     return setup.forward(ctx, product, false);
   });
 }
 StatusOr<Kernel> mv_grad(const KernelSetup& op) {
-  return Kernel([setup = Setup(op, "Vec"), for_x = MatrixProduct(), for_y = MatrixProduct()](
+  return Kernel([setup = MulSetup(op, "Vec"), for_x = MatrixProduct(), for_y = MatrixProduct()](
                     const KernelContext& ctx) { return setup.backward(ctx, for_x, for_y); });
 }
 
@@ -141,7 +142,7 @@ void scaled(const T* from, int64_t count, double beta, T* to) {
 
 StatusOr<Kernel> addmm(const KernelSetup& op) {
   return Kernel(
-      [setup = Setup(op, "Y"), input_arg = op.input("Input"), beta = op.attr<float>("Beta"),
+      [setup = MulSetup(op, "Y"), input_arg = op.input("Input"), beta = op.attr<float>("Beta"),
        product = MatrixProduct(op.attr<float>("Alpha"))](const KernelContext& ctx) -> Status {
         const Tensor& input = ctx.in(input_arg);
         Tensor& out = ctx.out(setup.out);
@@ -168,7 +169,7 @@ StatusOr<Kernel> addmm(const KernelSetup& op) {
 
 StatusOr<Kernel> addmm_grad(const KernelSetup& op) {
   const auto alpha = op.attr<float>("Alpha");
-  return Kernel([setup = Setup(op, "Y"), dinput_arg = op.output("Input@GRAD"),
+  return Kernel([setup = MulSetup(op, "Y"), dinput_arg = op.output("Input@GRAD"),
                  beta = op.attr<float>("Beta"), for_x = MatrixProduct(alpha),
                  for_y = MatrixProduct(alpha)](const KernelContext& ctx) -> Status {
     if (Tensor* const dinput = ctx.find_out(dinput_arg)) {

@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Power {
+struct PowPower {
   double factor;
   static constexpr bool kIntegers = true;
   static constexpr GradSource kFrom = GradSource::kX;
@@ -21,13 +21,13 @@ struct Power {
   }
   template <typename T>
   T grad(T x, T dout) const {
-    const Power below{factor - 1};
+    const PowPower below{factor - 1};
     return dout * static_cast<T>(factor) * below.value(x);
   }
 };
 
 // The exponent that squared norms use.
-struct Square {
+struct PowSquare {
   static constexpr GradSource kFrom = GradSource::kX;
   template <typename T>
   T value(T x) const {
@@ -39,12 +39,12 @@ struct Square {
   }
 };
 
-StatusOr<Kernel> make(const KernelSetup& op, const detail::UnaryArgs& args,
-                      const detail::UnaryLoops& any, const detail::UnaryLoops& square) {
+StatusOr<Kernel> make_pow(const KernelSetup& op, const detail::UnaryArgs& args,
+                          const detail::UnaryLoops& any, const detail::UnaryLoops& square) {
   const ArgIndex given = op.input("FactorTensor");
   const double fixed = op.attr<float>("factor");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Power formula{fixed};
+    PowPower formula{fixed};
     if (const Tensor* const factor = ctx.find_in(given)) {
       MILLRACE_ASSIGN_OR_RETURN(formula.factor, first_number(*factor, "FactorTensor"));
     }
@@ -55,13 +55,14 @@ StatusOr<Kernel> make(const KernelSetup& op, const detail::UnaryArgs& args,
 }
 
 StatusOr<Kernel> pow(const KernelSetup& op) {
-  return make(op, detail::value_args(op), detail::kValueLoops<Power>, detail::kValueLoops<Square>);
+  return make_pow(op, detail::value_args(op), detail::kValueLoops<PowPower>,
+                  detail::kValueLoops<PowSquare>);
 }
 
 StatusOr<Kernel> pow_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(const detail::UnaryArgs args, detail::grad_args(op, GradSource::kX));
   if (!args.out) return Kernel([](const KernelContext&) { return Ok(); });
-  return make(op, args, detail::kGradLoops<Power>, detail::kGradLoops<Square>);
+  return make_pow(op, args, detail::kGradLoops<PowPower>, detail::kGradLoops<PowSquare>);
 }
 
 }  // namespace

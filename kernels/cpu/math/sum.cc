@@ -70,7 +70,7 @@ Status add_dense(const KernelContext& ctx, const Summands& given, Tensor& out) {
 }
 
 // Adds selected rows to a dense tensor of their height.
-Status add_rows(const SelectedRows& rows, Tensor& out) {
+Status add_rows_sum(const SelectedRows& rows, Tensor& out) {
   if (rows.rows.empty()) return Ok();
   const int64_t height = out.rank() == 0 ? 0 : out.dim(0);
   const int64_t width = height == 0 ? 0 : out.numel() / height;
@@ -168,8 +168,8 @@ Status size_dense(const Summands& dense, Tensor& out) {
 
 // Brings all summands into the layout of the first that has one, and the result with them; into
 // row-major order if their dims differ or some are sparse.
-Status follow_layout(const KernelContext& ctx, ArgRange args, const Summands& dense,
-                     bool may_follow, Tensor& out) {
+Status follow_layout_sum(const KernelContext& ctx, ArgRange args, const Summands& dense,
+                         bool may_follow, Tensor& out) {
   const auto first = std::find_if(dense.begin(), dense.end(),
                                   [](const Tensor* x) { return x->layout() != nullptr; });
   if (first == dense.end()) return Ok();
@@ -190,7 +190,7 @@ Status follow_layout(const KernelContext& ctx, ArgRange args, const Summands& de
   return layout == nullptr ? Ok() : out.resize(dtype, dims, layout);
 }
 
-StatusOr<Kernel> sum(const KernelSetup& op) {
+StatusOr<Kernel> sum_kernel(const KernelSetup& op) {
   const ArgRange args = op.inputs("X");
   const ArgIndex out_arg = op.output("Out");
   for (int32_t k = 0; k < args.count; ++k) op.accept_layout({args.begin + k});
@@ -221,10 +221,11 @@ StatusOr<Kernel> sum(const KernelSetup& op) {
       replaced = std::move(*own);
     }
     Tensor& out = out_value.as<Tensor>();
-    MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, args, dense, sparse.empty(), out));
+    MILLRACE_RETURN_IF_ERROR(follow_layout_sum(ctx, args, dense, sparse.empty(), out));
     MILLRACE_RETURN_IF_ERROR(size_dense(dense, out));
     MILLRACE_RETURN_IF_ERROR(add_dense(ctx, dense, out));
-    for (const SelectedRows* const rows : sparse) MILLRACE_RETURN_IF_ERROR(add_rows(*rows, out));
+    for (const SelectedRows* const rows : sparse)
+      MILLRACE_RETURN_IF_ERROR(add_rows_sum(*rows, out));
     return Ok();
   });
 }
@@ -232,7 +233,7 @@ StatusOr<Kernel> sum(const KernelSetup& op) {
 }  // namespace
 
 void add_sum(KernelRegistry& registry) {
-  registry.add("sum", sum);
+  registry.add("sum", sum_kernel);
 }
 
 }  // namespace millrace::kernels

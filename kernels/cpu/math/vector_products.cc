@@ -10,14 +10,14 @@ namespace millrace::kernels {
 namespace {
 
 // Arguments of ops of two operands and their gradients.
-struct Args {
+struct VectorProductsArgs {
   ArgIndex x;
   ArgIndex y;
   ArgIndex out;
   ArgIndex dout;
   ArgIndex dx;
   ArgIndex dy;
-  explicit Args(const KernelSetup& op)
+  explicit VectorProductsArgs(const KernelSetup& op)
       : x(op.input("X")),
         y(op.input("Y")),
         out(op.output("Out")),
@@ -43,11 +43,11 @@ struct Args {
 
 // dot: rows of the last dim.
 
-struct Rows {
+struct VectorProductsRows {
   int64_t count;
   int64_t width;
 };
-Rows rows_of(const Tensor& x) {
+VectorProductsRows rows_of_vector_products(const Tensor& x) {
   if (x.rank() == 0) return {1, 1};
   const int64_t width = x.dim(-1);
   int64_t count = 1;
@@ -68,13 +68,13 @@ T dot_of(const T* x, const T* y, int64_t count) {
   return total;
 }
 
-StatusOr<Kernel> dot(const KernelSetup& op) {
-  return Kernel([args = Args(op)](const KernelContext& ctx) -> Status {
+StatusOr<Kernel> dot_vector_products(const KernelSetup& op) {
+  return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, 0));
     const Tensor& x = ctx.in(args.x);
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      const Rows rows = rows_of(x);
+      const VectorProductsRows rows = rows_of_vector_products(x);
       const T* const y = ctx.in(args.y).data<T>();
       T* const out = ctx.out(args.out).data<T>();
       for (int64_t r = 0; r < rows.count; ++r)
@@ -85,9 +85,9 @@ StatusOr<Kernel> dot(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> dot_grad(const KernelSetup& op) {
-  return Kernel([args = Args(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
-    const Rows rows = rows_of(x);
+    const VectorProductsRows rows = rows_of_vector_products(x);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, rows.count));
     return dispatch<FloatTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -150,7 +150,7 @@ void cross_product(const Triples& triples, const T* x, const T* y, T* out) {
 }
 
 StatusOr<Kernel> cross(const KernelSetup& op) {
-  return Kernel([args = Args(op),
+  return Kernel([args = VectorProductsArgs(op),
                  dim = op.attr<int32_t>("dim")](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, 0));
@@ -165,26 +165,26 @@ StatusOr<Kernel> cross(const KernelSetup& op) {
 
 // dX = Y x dOut, dY = dOut x X.
 StatusOr<Kernel> cross_grad(const KernelSetup& op) {
-  return Kernel(
-      [args = Args(op), dim = op.attr<int32_t>("dim")](const KernelContext& ctx) -> Status {
-        const Tensor& x = ctx.in(args.x);
-        MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, x.numel()));
-        MILLRACE_ASSIGN_OR_RETURN(const Triples triples, triples_of(x, dim));
-        return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
-          using T = typename decltype(tag)::type;
-          const T* const dout = ctx.in(args.dout).data<T>();
-          if (Tensor* const dx = ctx.find_out(args.dx))
-            cross_product(triples, ctx.in(args.y).data<T>(), dout, dx->data<T>());
-          if (Tensor* const dy = ctx.find_out(args.dy))
-            cross_product(triples, dout, x.data<T>(), dy->data<T>());
-          return Ok();
-        });
-      });
+  return Kernel([args = VectorProductsArgs(op),
+                 dim = op.attr<int32_t>("dim")](const KernelContext& ctx) -> Status {
+    const Tensor& x = ctx.in(args.x);
+    MILLRACE_RETURN_IF_ERROR(args.check(ctx, true, x.numel()));
+    MILLRACE_ASSIGN_OR_RETURN(const Triples triples, triples_of(x, dim));
+    return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* const dout = ctx.in(args.dout).data<T>();
+      if (Tensor* const dx = ctx.find_out(args.dx))
+        cross_product(triples, ctx.in(args.y).data<T>(), dout, dx->data<T>());
+      if (Tensor* const dy = ctx.find_out(args.dy))
+        cross_product(triples, dout, x.data<T>(), dy->data<T>());
+      return Ok();
+    });
+  });
 }
 
 // kron: each dim of the result is one of X times one of Y.
 
-struct Product {
+struct VectorProductsProduct {
   template <typename T>
   static T value(T x, T y) {
     return x * y;
@@ -224,21 +224,21 @@ BroadcastNest kron_nest(const Tensor& x, const Tensor& y) {
 }
 
 StatusOr<Kernel> kron(const KernelSetup& op) {
-  return Kernel([args = Args(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     const Tensor& y = ctx.in(args.y);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, 0));
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      run_binary(ctx.device(), kron_nest(x, y), kBinaryLoops<Product, T>, x.data<T>(), y.data<T>(),
-                 ctx.out(args.out).data<T>());
+      run_binary(ctx.device(), kron_nest(x, y), kBinaryLoops<VectorProductsProduct, T>, x.data<T>(),
+                 y.data<T>(), ctx.out(args.out).data<T>());
       return Ok();
     });
   });
 }
 
 StatusOr<Kernel> kron_grad(const KernelSetup& op) {
-  return Kernel([args = Args(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args = VectorProductsArgs(op)](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     const Tensor& y = ctx.in(args.y);
     MILLRACE_RETURN_IF_ERROR(args.check(ctx, false, x.numel() * y.numel()));
@@ -247,12 +247,12 @@ StatusOr<Kernel> kron_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       const T* const dout = ctx.in(args.dout).data<T>();
       if (Tensor* const dx = ctx.find_out(args.dx)) {
-        run_binary_grad(ctx.device(), nest, kBinaryGradLoops<Product::grad_x<T>, T>, kOfX,
-                        x.data<T>(), y.data<T>(), dout, dx->data<T>(), dx->numel());
+        run_binary_grad(ctx.device(), nest, kBinaryGradLoops<VectorProductsProduct::grad_x<T>, T>,
+                        kOfX, x.data<T>(), y.data<T>(), dout, dx->data<T>(), dx->numel());
       }
       if (Tensor* const dy = ctx.find_out(args.dy)) {
-        run_binary_grad(ctx.device(), nest, kBinaryGradLoops<Product::grad_y<T>, T>, kOfY,
-                        x.data<T>(), y.data<T>(), dout, dy->data<T>(), dy->numel());
+        run_binary_grad(ctx.device(), nest, kBinaryGradLoops<VectorProductsProduct::grad_y<T>, T>,
+                        kOfY, x.data<T>(), y.data<T>(), dout, dy->data<T>(), dy->numel());
       }
       return Ok();
     });
@@ -262,7 +262,7 @@ StatusOr<Kernel> kron_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_vector_products(KernelRegistry& registry) {
-  registry.add("dot", dot);
+  registry.add("dot", dot_vector_products);
   registry.add("dot_grad", dot_grad);
   registry.add("cross", cross);
   registry.add("cross_grad", cross_grad);

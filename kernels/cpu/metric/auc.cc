@@ -13,12 +13,12 @@
 namespace millrace::kernels {
 namespace {
 
-struct Counts {
+struct AucCounts {
   int64_t* positive;
   int64_t* negative;
 };
 
-double area(const Counts& c, int64_t buckets) {
+double area_auc(const AucCounts& c, int64_t buckets) {
   double positives = 0;
   double negatives = 0;
   double sum = 0;
@@ -38,7 +38,7 @@ struct Batch {
 };
 
 template <typename T>
-Status count(const KernelContext& ctx, const Batch& batch, int64_t buckets, const Counts& to) {
+Status count(const KernelContext& ctx, const Batch& batch, int64_t buckets, const AucCounts& to) {
   const Tensor& predict = *batch.predict;
   const int64_t rows = predict.dim(0);
   const int64_t width = rows == 0 ? 0 : predict.numel() / rows;
@@ -59,12 +59,12 @@ Status count(const KernelContext& ctx, const Batch& batch, int64_t buckets, cons
 
 // The counts of the step that leaves the window go; the new ones take their place.
 Status slide(const KernelContext& ctx, const Batch& batch, int64_t buckets, int64_t steps,
-             const Counts& all) {
+             const AucCounts& all) {
   const int64_t number = all.positive[(steps + 1) * buckets];
   if (number < 0) return ctx.error("StatPos says that {} steps have been counted", number);
   const int64_t begin = number % steps * buckets;
-  const Counts current{all.positive + begin, all.negative + begin};
-  const Counts sum{all.positive + steps * buckets, all.negative + steps * buckets};
+  const AucCounts current{all.positive + begin, all.negative + begin};
+  const AucCounts sum{all.positive + steps * buckets, all.negative + steps * buckets};
   for (int64_t b = 0; b < buckets; ++b) {
     sum.positive[b] -= current.positive[b];
     sum.negative[b] -= current.negative[b];
@@ -94,7 +94,8 @@ struct AucSlots {
   ArgIndex negative_out;
 };
 
-StatusOr<int64_t*> counts_of(const KernelContext& ctx, ArgIndex in, ArgIndex out, int64_t size) {
+StatusOr<int64_t*> counts_of_auc(const KernelContext& ctx, ArgIndex in, ArgIndex out,
+                                 int64_t size) {
   const Tensor& from = ctx.in(in);
   if (from.dtype() != DType::kInt64 || from.numel() != size)
     return ctx.error("StatPos and StatNeg must be {} i64, found {}", size, describe(from));
@@ -105,9 +106,11 @@ StatusOr<int64_t*> counts_of(const KernelContext& ctx, ArgIndex in, ArgIndex out
 
 Status run_auc(const KernelContext& ctx, const AucSlots& slots, int64_t buckets, int64_t steps) {
   const int64_t size = steps == 0 ? buckets : (steps + 1) * buckets + 1;
-  Counts all{};
-  MILLRACE_ASSIGN_OR_RETURN(all.positive, counts_of(ctx, slots.positive, slots.positive_out, size));
-  MILLRACE_ASSIGN_OR_RETURN(all.negative, counts_of(ctx, slots.negative, slots.negative_out, size));
+  AucCounts all{};
+  MILLRACE_ASSIGN_OR_RETURN(all.positive,
+                            counts_of_auc(ctx, slots.positive, slots.positive_out, size));
+  MILLRACE_ASSIGN_OR_RETURN(all.negative,
+                            counts_of_auc(ctx, slots.negative, slots.negative_out, size));
   Batch batch{&ctx.in(slots.predict), nullptr, ctx.find_in(slots.weight)};
   if (ctx.in(slots.label).numel() != batch.predict->dim(0))
     return ctx.error("Label must have one value for each row of Predict {}, found {}",
@@ -126,7 +129,7 @@ Status run_auc(const KernelContext& ctx, const AucSlots& slots, int64_t buckets,
       return count<typename decltype(tag)::type>(ctx, batch, buckets, all);
     }));
   }
-  *ctx.out(slots.auc).data<double>() = area(all, buckets);
+  *ctx.out(slots.auc).data<double>() = area_auc(all, buckets);
   return Ok();
 }
 

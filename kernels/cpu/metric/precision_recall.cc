@@ -8,7 +8,7 @@ namespace millrace::kernels {
 namespace {
 
 // Columns of the states of a class.
-enum State { kTruePositive, kFalsePositive, kTrueNegative, kFalseNegative, kStates };
+enum PrecisionRecallState { kTruePositive, kFalsePositive, kTrueNegative, kFalseNegative, kStates };
 
 // A ratio with an empty denominator counts as perfect.
 double ratio(double right, double wrong) {
@@ -50,7 +50,7 @@ void add_example(int64_t found, int64_t right, float weight, int64_t classes, fl
   states[right * kStates + kFalseNegative] += weight;
 }
 
-struct Slots {
+struct PrecisionRecallSlots {
   ArgIndex indices;
   ArgIndex labels;
   ArgIndex weights;
@@ -67,7 +67,8 @@ Status check_floats(const KernelContext& ctx, const Tensor* tensor, const char* 
   return ctx.error("{} must be {} f32, found {}", slot, count, describe(*tensor));
 }
 
-Status run(const KernelContext& ctx, const Slots& slots, int64_t classes) {
+Status run_precision_recall(const KernelContext& ctx, const PrecisionRecallSlots& slots,
+                            int64_t classes) {
   const Tensor& indices = ctx.in(slots.indices);
   const int64_t count = indices.numel();
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const found,
@@ -96,12 +97,14 @@ Status run(const KernelContext& ctx, const Slots& slots, int64_t classes) {
 }
 
 StatusOr<Kernel> precision_recall(const KernelSetup& op) {
-  const Slots slots{op.input("Indices"),         op.input("Labels"),
-                    op.input("Weights"),         op.input("StatesInfo"),
-                    op.output("BatchMetrics"),   op.output("AccumMetrics"),
-                    op.output("AccumStatesInfo")};
+  const PrecisionRecallSlots slots{op.input("Indices"),         op.input("Labels"),
+                                   op.input("Weights"),         op.input("StatesInfo"),
+                                   op.output("BatchMetrics"),   op.output("AccumMetrics"),
+                                   op.output("AccumStatesInfo")};
   const int64_t classes = op.attr<int32_t>("class_number");
-  return Kernel([=](const KernelContext& ctx) -> Status { return run(ctx, slots, classes); });
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    return run_precision_recall(ctx, slots, classes);
+  });
 }
 
 }  // namespace

@@ -32,12 +32,13 @@ StatusOr<Kernel> affine_channel(const KernelSetup& op) {
   });
 }
 
-struct GradArgs {
+struct AffineChannelGradArgs {
   ArgIndex x, scale, dout, dx, dscale, dbias;
 };
 
 template <typename T>
-Status run_gradient(const KernelContext& ctx, const GradArgs& args, const ChannelLayout& l) {
+Status run_gradient_affine_channel(const KernelContext& ctx, const AffineChannelGradArgs& args,
+                                   const ChannelLayout& l) {
   const T* const dout = ctx.find_in(args.dout)->data<T>();
   if (ctx.find_out(args.dx) != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.dx, *ctx.find_in(args.dout)));
@@ -76,8 +77,9 @@ Status run_gradient(const KernelContext& ctx, const GradArgs& args, const Channe
 }
 
 StatusOr<Kernel> affine_channel_grad(const KernelSetup& op) {
-  const GradArgs args{op.input("X"),       op.input("Scale"),       op.input("Out@GRAD"),
-                      op.output("X@GRAD"), op.output("Scale@GRAD"), op.output("Bias@GRAD")};
+  const AffineChannelGradArgs args{op.input("X"),           op.input("Scale"),
+                                   op.input("Out@GRAD"),    op.output("X@GRAD"),
+                                   op.output("Scale@GRAD"), op.output("Bias@GRAD")};
   return Kernel([=, last = channels_last(op, "data_layout")](const KernelContext& ctx) -> Status {
     const Tensor* const dout = ctx.find_in(args.dout);
     if (dout == nullptr) {
@@ -89,7 +91,7 @@ StatusOr<Kernel> affine_channel_grad(const KernelSetup& op) {
     if (dout->rank() < 2) return ctx.error("Out@GRAD must hold images, found {}", describe(*dout));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      return run_gradient<T>(ctx, args, ChannelLayout(dout->dims(), last));
+      return run_gradient_affine_channel<T>(ctx, args, ChannelLayout(dout->dims(), last));
     });
   });
 }

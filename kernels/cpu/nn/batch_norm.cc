@@ -12,7 +12,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct BatchNormAttrs {
   double epsilon = 0;
   double momentum = 0;
   bool channels_last = false;
@@ -20,8 +20,8 @@ struct Attrs {
   bool relu = false;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
-  Attrs attrs;
+BatchNormAttrs read_attrs_batch_norm(const KernelSetup& op) {
+  BatchNormAttrs attrs;
   attrs.epsilon = op.attr<float>("epsilon");
   attrs.momentum = op.attr<float>("momentum");
   attrs.channels_last = channels_last(op, "data_layout");
@@ -33,7 +33,7 @@ Attrs read_attrs(const KernelSetup& op) {
 
 // What one call works on; absent vectors are null.
 template <typename T>
-struct Forward {
+struct BatchNormForward {
   using C = Compute<T>;
   const T* x;
   const T* z;  ///< another image that is added; null: none
@@ -52,7 +52,8 @@ struct Forward {
 // Mean and variance of the batch, or the running ones, are in saved_mean and saved_deviation: the
 // running ones move on, the variance becomes what the name says.
 template <typename T>
-void use_statistics(const Forward<T>& f, const Attrs& attrs, int64_t begin, int64_t end) {
+void use_statistics(const BatchNormForward<T>& f, const BatchNormAttrs& attrs, int64_t begin,
+                    int64_t end) {
   using C = Compute<T>;
   if (attrs.global) {
     std::copy(f.mean + begin, f.mean + end, f.saved_mean + begin);
@@ -75,7 +76,7 @@ void use_statistics(const Forward<T>& f, const Attrs& attrs, int64_t begin, int6
 
 // What the normalised elements are multiplied by and what is added.
 template <typename T>
-void find_factors(const Forward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
+void find_factors(const BatchNormForward<T>& f, int64_t begin, int64_t end, Compute<T>* factor,
                   Compute<T>* summand) {
   using C = Compute<T>;
   for (int64_t c = begin; c < end; ++c) {
@@ -85,8 +86,9 @@ void find_factors(const Forward<T>& f, int64_t begin, int64_t end, Compute<T>* f
 }
 
 template <typename T>
-void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, Compute<T>* factor,
-               Compute<T>* summand, int64_t begin, int64_t end) {
+void normalise_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
+                          const ChannelLayout& l, Compute<T>* factor, Compute<T>* summand,
+                          int64_t begin, int64_t end) {
   using C = Compute<T>;
   find_factors(f, begin, end, factor, summand);
   const T* const x = f.x;
@@ -120,8 +122,8 @@ void normalise(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l, 
 }
 
 // Images in blocks of channels.
-void run_blocks(CpuDevice& device, const Forward<float>& f, const Attrs& attrs,
-                const ChannelBlocks& l) {
+void run_blocks_batch_norm(CpuDevice& device, const BatchNormForward<float>& f,
+                           const BatchNormAttrs& attrs, const ChannelBlocks& l) {
   NormForward norm;
   norm.l = l;
   norm.x = f.x;
@@ -147,7 +149,8 @@ void run_blocks(CpuDevice& device, const Forward<float>& f, const Attrs& attrs,
 // One value in a channel has no variance: it passes, and the statistics stay; so they do where
 // there is none.
 template <typename T>
-void pass_through(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& l) {
+void pass_through_batch_norm(const BatchNormForward<T>& f, const BatchNormAttrs& attrs,
+                             const ChannelLayout& l) {
   using C = Compute<T>;
   for (int64_t c = 0; c < l.channels * l.of_channel(); ++c) {
     const C y = static_cast<C>(f.x[c]) + (f.z == nullptr ? C{0} : static_cast<C>(f.z[c]));
@@ -159,8 +162,8 @@ void pass_through(const Forward<T>& f, const Attrs& attrs, const ChannelLayout& 
   if (f.variance_out != nullptr) std::copy_n(f.variance, l.channels, f.variance_out);
 }
 
-struct ForwardArgs {
-  explicit ForwardArgs(const KernelSetup& op)
+struct BatchNormForwardArgs {
+  explicit BatchNormForwardArgs(const KernelSetup& op)
       : x(op.input("X")),
         z(op.input("Z")),
         scale(op.input("Scale")),
@@ -179,8 +182,9 @@ struct ForwardArgs {
 
 // Blocks of channels that X is in and Y will be; else both are row-major.
 template <typename T>
-StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx,
-                                                     const ForwardArgs& args, const Attrs& attrs) {
+StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm(const KernelContext& ctx,
+                                                                const BatchNormForwardArgs& args,
+                                                                const BatchNormAttrs& attrs) {
   const Tensor& x = ctx.in(args.x);
   if (x.layout() == nullptr) {
     MILLRACE_RETURN_IF_ERROR(bring_to_plain(ctx, {args.z}));
@@ -201,7 +205,8 @@ StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx,
 }
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attrs& attrs) {
+Status run_forward_batch_norm(const KernelContext& ctx, const BatchNormForwardArgs& args,
+                              const BatchNormAttrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
@@ -210,13 +215,13 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
   if (args.z && z == nullptr) return ctx.error("Z must be a dense tensor");
   if (z != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *z, "Z"));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
-                            follow_blocks<T>(ctx, args, attrs));
+                            follow_blocks_batch_norm<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             ctx.device().scratch(static_cast<size_t>(4 * n) * sizeof(C)));
   C* const scratch = reinterpret_cast<C*>(memory);
-  Forward<T> f{};
+  BatchNormForward<T> f{};
   f.x = stored<T>(*x);
   f.z = z == nullptr ? nullptr : stored<T>(*z);
   f.y = stored<T>(ctx.out(args.y));
@@ -241,19 +246,19 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
     f.momentum = static_cast<C>(*value);
   }
   if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
-    pass_through(f, attrs, l);
+    pass_through_batch_norm(f, attrs, l);
     return Ok();
   }
   if constexpr (std::is_same_v<T, float>) {
     if (blocks) {
-      run_blocks(ctx.device(), f, attrs, *blocks);
+      run_blocks_batch_norm(ctx.device(), f, attrs, *blocks);
       return Ok();
     }
   }
   l.for_channels(ctx.device(), [&](int64_t begin, int64_t end) {
     if (!attrs.global) channel_moments(l, begin, end, f.x, f.saved_mean, f.saved_deviation);
     use_statistics(f, attrs, begin, end);
-    normalise(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
+    normalise_batch_norm(f, attrs, l, scratch + 2 * n, scratch + 3 * n, begin, end);
   });
   return Ok();
 }
@@ -261,12 +266,12 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
 }  // namespace
 
 StatusOr<Kernel> batch_norm_kernel(const KernelSetup& op) {
-  const ForwardArgs args(op);
+  const BatchNormForwardArgs args(op);
   op.accept_layout(args.x);
   op.accept_layout(args.z);
-  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs_batch_norm(op)](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_forward_batch_norm<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

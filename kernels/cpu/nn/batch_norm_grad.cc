@@ -12,8 +12,8 @@
 namespace millrace::kernels {
 namespace {
 
-struct Args {
-  Args(const KernelSetup& op, bool fused)
+struct BatchNormGradArgs {
+  BatchNormGradArgs(const KernelSetup& op, bool fused)
       : x(op.input("X")),
         y(fused ? op.input("Y") : ArgIndex{}),
         dy(op.input("Y@GRAD")),
@@ -31,7 +31,7 @@ struct Args {
   ArgIndex dx, dz, dscale, dbias;
 };
 
-struct Attrs {
+struct BatchNormGradAttrs {
   double epsilon = 0;
   bool channels_last = false;
   bool global = false;
@@ -39,7 +39,7 @@ struct Attrs {
 
 // Gradients of a channel with one element, which the forward op passed on, or without any.
 template <typename T>
-void pass_through(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
+void pass_through_batch_norm_grad(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channel) {
   if (g.dx != nullptr && g.dx != g.dy) std::copy_n(g.dy, channels * of_channel, g.dx);
   std::fill_n(g.dscale, channels, Compute<T>{0});
   std::fill_n(g.dbias, channels, Compute<T>{0});
@@ -47,8 +47,9 @@ void pass_through(const BatchNormGrad<T>& g, int64_t channels, int64_t of_channe
 
 // The statistics the forward op used; those of running variance need `deviation` as memory.
 template <typename T>
-Status find_statistics(const KernelContext& ctx, const Args& args, const Attrs& attrs,
-                       BatchNormGrad<T>& g, Compute<T>* deviation, int64_t n) {
+Status find_statistics(const KernelContext& ctx, const BatchNormGradArgs& args,
+                       const BatchNormGradAttrs& attrs, BatchNormGrad<T>& g, Compute<T>* deviation,
+                       int64_t n) {
   using C = Compute<T>;
   const char* const mean_slot = attrs.global ? "Mean" : "SavedMean";
   const char* const variance_slot = attrs.global ? "Variance" : "SavedVariance";
@@ -68,8 +69,8 @@ Status find_statistics(const KernelContext& ctx, const Args& args, const Attrs& 
 
 // Blocks of channels that all images are in; else they are row-major.
 template <typename T>
-StatusOr<std::optional<ChannelBlocks>> follow_blocks(const KernelContext& ctx, const Args& args,
-                                                     const Attrs& attrs) {
+StatusOr<std::optional<ChannelBlocks>> follow_blocks_batch_norm_grad(
+    const KernelContext& ctx, const BatchNormGradArgs& args, const BatchNormGradAttrs& attrs) {
   const Tensor& x = ctx.in(args.x);
   std::optional<ChannelBlocks> blocks;
   if (std::is_same_v<T, float> && !attrs.channels_last) blocks = channel_blocks(x);
@@ -89,8 +90,8 @@ struct Fused {
 };
 
 // Images in blocks of channels.
-void run_blocks(CpuDevice& device, const BatchNormGrad<float>& g, const Fused<float>& fused,
-                const ChannelBlocks& l) {
+void run_blocks_batch_norm_grad(CpuDevice& device, const BatchNormGrad<float>& g,
+                                const Fused<float>& fused, const ChannelBlocks& l) {
   NormBackward norm;
   norm.l = l;
   norm.x = g.x;
@@ -134,7 +135,8 @@ StatusOr<Tensor*> image_result(const KernelContext& ctx, ArgIndex arg, const Ten
 }
 
 template <typename T>
-Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
+Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGradArgs& args,
+                                    const BatchNormGradAttrs& attrs) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   const Tensor& dy = *ctx.find_in(args.dy);
@@ -145,7 +147,7 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   if (more != nullptr) MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *more, "MoreY@GRAD"));
   if (x->rank() < 2) return ctx.error("X must have at least 2 dims, found {}", describe(*x));
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<ChannelBlocks> blocks,
-                            follow_blocks<T>(ctx, args, attrs));
+                            follow_blocks_batch_norm_grad<T>(ctx, args, attrs));
   const ChannelLayout l(x->dims(), attrs.channels_last);
   const int64_t n = l.channels;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
@@ -171,7 +173,7 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   if (g.dbias == nullptr) g.dbias = scratch + 5 * n;
   if constexpr (std::is_same_v<T, float>) {
     if (blocks) {
-      run_blocks(ctx.device(), g, fused, *blocks);
+      run_blocks_batch_norm_grad(ctx.device(), g, fused, *blocks);
       return Ok();
     }
   }
@@ -182,7 +184,7 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
     g.dy = masked;
   }
   if (l.of_channel() == 0 || (l.of_channel() == 1 && !attrs.global)) {
-    pass_through(g, n, l.of_channel());
+    pass_through_batch_norm_grad(g, n, l.of_channel());
     return Ok();
   }
   l.for_channels(ctx.device(),
@@ -190,7 +192,7 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
   return Ok();
 }
 
-Status zero_all(const KernelContext& ctx, const Args& args) {
+Status zero_all(const KernelContext& ctx, const BatchNormGradArgs& args) {
   for (const ArgIndex arg : {args.dx, args.dz, args.dscale, args.dbias}) {
     if (Tensor* const out = ctx.find_out(arg)) fill_zero(*out);
   }
@@ -205,16 +207,16 @@ StatusOr<Kernel> batch_norm_grad_kernel(const KernelSetup& op) {
     return Status(StatusCode::kUnimplemented,
                   "batch_norm with attribute 'fuse_with_relu' has no gradient");
   }
-  const Args args(op, fused);
+  const BatchNormGradArgs args(op, fused);
   for (const ArgIndex arg : {args.x, args.y, args.dy, args.more}) op.accept_layout(arg);
-  Attrs attrs;
+  BatchNormGradAttrs attrs;
   attrs.epsilon = op.attr<float>("epsilon");
   attrs.channels_last = channels_last(op, "data_layout");
   attrs.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
     if (ctx.find_in(args.dy) == nullptr) return zero_all(ctx, args);
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_gradient<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_gradient_batch_norm_grad<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

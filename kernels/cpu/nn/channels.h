@@ -5,6 +5,7 @@
 
 #include "framework/tensor/tensor.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/nest.h"
 #include "kernels/cpu/nn/window.h"
 #include "kernels/device.h"
 #include "kernels/kernel.h"
@@ -32,7 +33,6 @@ struct ChannelLayout {
   /// many as possible where they are columns.
   template <typename Body>
   void for_channels(CpuDevice& device, Body&& body) const {
-    constexpr int64_t kGrain = 32768;
     const int64_t grain = std::max<int64_t>(kGrain / std::max<int64_t>(of_channel(), 1), 1);
     device.parallel_for(channels, grain, [&](int64_t begin, int64_t end) {
       if (inner == 1) return body(begin, end);

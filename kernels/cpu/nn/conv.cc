@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
-StatusOr<Kernel> conv(const KernelSetup& op) {
+StatusOr<Kernel> conv_kernel(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex filter = op.input("Filter");
   const ArgIndex bias = op.input("Bias");
@@ -27,8 +27,8 @@ StatusOr<Kernel> conv(const KernelSetup& op) {
 }
 
 // Arguments of a gradient op: operands and where results go.
-struct GradArgs {
-  explicit GradArgs(const KernelSetup& op)
+struct ConvGradArgs {
+  explicit ConvGradArgs(const KernelSetup& op)
       : input(op.input("Input")),
         filter(op.input("Filter")),
         output_grad(op.input("Output@GRAD")),
@@ -39,8 +39,8 @@ struct GradArgs {
 };
 
 // Both gradients of a convolution or of a transposed one.
-struct Gradients {
-  Gradients(const KernelSetup& op, const ConvAttrs& attrs)
+struct ConvGradients {
+  ConvGradients(const KernelSetup& op, const ConvAttrs& attrs)
       : args(op),
         transposed(attrs.transposed),
         free_layouts(!transposed && !attrs.channels_last),
@@ -51,14 +51,14 @@ struct Gradients {
 
   Status run(const KernelContext& ctx);
 
-  GradArgs args;
+  ConvGradArgs args;
   bool transposed;
   bool free_layouts;  // images may be in the layout of the library
   ConvPass data;
   ConvPass weights;
 };
 
-Status Gradients::run(const KernelContext& ctx) {
+Status ConvGradients::run(const KernelContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.input, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, args.filter, "Filter"));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, args.input_grad, *x));
@@ -84,9 +84,9 @@ Status Gradients::run(const KernelContext& ctx) {
                     : weights.run(ctx.device(), {x_in, *dw, dy_in}, filters);
 }
 
-StatusOr<Kernel> conv_grad(const KernelSetup& op) {
+StatusOr<Kernel> conv_grad_kernel(const KernelSetup& op) {
   const ConvAttrs attrs = read_conv_attrs(op);
-  const auto gradients = std::make_shared<Gradients>(op, attrs);
+  const auto gradients = std::make_shared<ConvGradients>(op, attrs);
   return Kernel([gradients, last = attrs.channels_last](const KernelContext& ctx) -> Status {
     MILLRACE_RETURN_IF_ERROR(gradients->run(ctx));
     Tensor* const db = ctx.find_out(gradients->args.bias_grad);
@@ -128,7 +128,7 @@ StatusOr<Kernel> conv_transpose(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> conv_transpose_grad(const KernelSetup& op) {
-  const auto gradients = std::make_shared<Gradients>(op, read_transposed_attrs(op));
+  const auto gradients = std::make_shared<ConvGradients>(op, read_transposed_attrs(op));
   return Kernel([gradients](const KernelContext& ctx) { return gradients->run(ctx); });
 }
 
@@ -144,9 +144,10 @@ ConvAttrs read_conv_attrs(const KernelSetup& op) {
 }
 
 void add_conv(KernelRegistry& registry) {
-  for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"}) registry.add(type, conv);
+  for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"})
+    registry.add(type, conv_kernel);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad", "conv3d_grad"})
-    registry.add(type, conv_grad);
+    registry.add(type, conv_grad_kernel);
 }
 
 void add_conv_transpose(KernelRegistry& registry) {

@@ -14,25 +14,26 @@
 namespace millrace::kernels {
 namespace {
 
-Status misfit(const char* what, const Tensor& src, const Tensor& weights, const Tensor& dst) {
+Status misfit_conv_pass(const char* what, const Tensor& src, const Tensor& weights,
+                        const Tensor& dst) {
   return KernelContext::error("{}: images {} and {}, filter {}", what, describe(src), describe(dst),
                               describe(weights));
 }
 
 // Inference has seen forward ops; gradient ops may pass anything.
-Status check_operands(const Tensor& src, const Tensor& weights, const Tensor& dst,
-                      const ConvAttrs& attrs) {
+Status check_operands_conv_pass(const Tensor& src, const Tensor& weights, const Tensor& dst,
+                                const ConvAttrs& attrs) {
   if (src.dtype() != weights.dtype() || src.dtype() != dst.dtype())
-    return misfit("element types of a convolution differ", src, weights, dst);
+    return misfit_conv_pass("element types of a convolution differ", src, weights, dst);
   const size_t rank = src.rank();
   if (rank < 3 || rank > 5 || weights.rank() != rank || dst.rank() != rank)
-    return misfit("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
+    return misfit_conv_pass("ranks of a convolution must be the same, 3 to 5", src, weights, dst);
   const int64_t out = channel_count(dst.dims(), attrs.channels_last);
   const int64_t in = channel_count(src.dims(), attrs.channels_last);
   const int64_t groups = attrs.groups;
   if (groups < 1 || src.dim(0) != dst.dim(0) || weights.dim(0) != out || out % groups != 0 ||
       in % groups != 0 || weights.dim(1) != in / groups)
-    return misfit("batch or channels of a convolution do not fit", src, weights, dst);
+    return misfit_conv_pass("batch or channels of a convolution do not fit", src, weights, dst);
   return Ok();
 }
 
@@ -46,7 +47,7 @@ dnn::Desc weights_desc(const Tensor& weights, int64_t groups) {
 
 StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& src,
                                          const Tensor& weights, const Tensor& dst) {
-  MILLRACE_RETURN_IF_ERROR(check_operands(src, weights, dst, attrs));
+  MILLRACE_RETURN_IF_ERROR(check_operands_conv_pass(src, weights, dst, attrs));
   const auto size = spatial_dims(src.dims(), attrs.channels_last);
   const auto places = spatial_dims(dst.dims(), attrs.channels_last);
   MILLRACE_ASSIGN_OR_RETURN(
@@ -54,7 +55,7 @@ StatusOr<dnn::Convolution> describe_pass(const ConvAttrs& attrs, const Tensor& s
       window_over(attrs.window, weights.dims().drop_front(2), attrs.transposed ? places : size));
   for (size_t i = 0; i < size.size(); ++i) {
     if (ops::window_places(window, i, size[i]) != places[i])
-      return misfit("the window does not have that many places", src, weights, dst);
+      return misfit_conv_pass("the window does not have that many places", src, weights, dst);
   }
   dnn::Convolution spec;
   spec.src = dnn::image(src, attrs.channels_last);
@@ -79,7 +80,7 @@ Status place_over(CpuDevice& device, Tensor* residual, const LayoutPtr& layout, 
 }
 
 // to += from, both in one layout.
-Status add_images(const Tensor& from, Tensor& to) {
+Status add_images_conv_pass(const Tensor& from, Tensor& to) {
   if (from.dtype() != to.dtype() || from.dims() != to.dims()) {
     return KernelContext::error("images that are added must be alike, found {} and {}",
                                 describe(from), describe(to));
@@ -324,7 +325,7 @@ Status ConvPass::run_plain(CpuDevice& device, const dnn::Convolution& spec, cons
   if (kind_ != Kind::kForward) return Ok();
   if (bias != nullptr)
     MILLRACE_RETURN_IF_ERROR(add_channel_bias(t.dst, *bias, attrs_.channels_last));
-  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(add_images(summand, t.dst));
+  if (residual != nullptr) MILLRACE_RETURN_IF_ERROR(add_images_conv_pass(summand, t.dst));
   return dispatch<FloatTypes>(t.dst.dtype(), [&](auto tag) {
     rectify<typename decltype(tag)::type>(spec, t.dst);
     return Ok();

@@ -5,7 +5,7 @@
 namespace millrace::kernels {
 namespace {
 
-Status check_operands(const Tensor& x, const Tensor& y) {
+Status check_operands_conv_shift(const Tensor& x, const Tensor& y) {
   if (x.rank() == 2 && y.rank() == 2 && x.dtype() == y.dtype() && x.dim(0) == y.dim(0) &&
       y.dim(1) % 2 == 1 && x.dim(1) > 0)
     return Ok();
@@ -40,7 +40,7 @@ StatusOr<Kernel> conv_shift(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_RETURN_IF_ERROR(check_operands(*a, *b));
+    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const to = ctx.out(out).data<T>();
@@ -62,7 +62,7 @@ StatusOr<Kernel> conv_shift_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_RETURN_IF_ERROR(check_operands(*a, *b));
+    MILLRACE_RETURN_IF_ERROR(check_operands_conv_shift(*a, *b));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
     if (da != nullptr) fill_zero(*da);

@@ -7,28 +7,28 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct DataNormAttrs {
   double epsilon = 0;
   int64_t slot = -1;    // width of a slot; < 1: none
   bool affine = false;  // scale_w and bias apply
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+DataNormAttrs read_attrs_data_norm(const KernelSetup& op) {
   return {op.attr<float>("epsilon"), op.attr<int64_t>("slot_dim"),
           op.attr<bool>("enable_scale_and_shift")};
 }
 
 // X as rows of columns; with slots, the columns must be a multiple of their width.
-struct Matrix {
+struct DataNormMatrix {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t slot = 0;  // width of what is skipped together; all columns if there are no slots
   bool slots = false;
 };
 
-StatusOr<Matrix> matrix_of(const Tensor& x, const Attrs& attrs) {
+StatusOr<DataNormMatrix> matrix_of(const Tensor& x, const DataNormAttrs& attrs) {
   if (x.rank() < 2) return KernelContext::error("X must be a matrix, found {}", describe(x));
-  Matrix m;
+  DataNormMatrix m;
   m.columns = x.dims().back();
   m.rows = m.columns == 0 ? 0 : x.numel() / m.columns;
   m.slots = attrs.slot > 0;
@@ -48,7 +48,7 @@ bool absent(const T* slot) {
 
 // Calls body(first element, first column, whether it is absent) for each slot of each row.
 template <typename T, typename Body>
-void for_slots(const Matrix& m, const T* x, Body&& body) {
+void for_slots(const DataNormMatrix& m, const T* x, Body&& body) {
   for (int64_t r = 0; r < m.rows; ++r) {
     for (int64_t c = 0; c < m.columns; c += m.slot) {
       const int64_t at = r * m.columns + c;
@@ -64,14 +64,15 @@ struct Statistics {
   const T* square_sum;
 };
 
-struct ForwardArgs {
+struct DataNormForwardArgs {
   ArgIndex x, size, sum, square_sum, scale, bias, y, means, scales;
 };
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attrs& attrs) {
+Status run_forward_data_norm(const KernelContext& ctx, const DataNormForwardArgs& args,
+                             const DataNormAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
-  MILLRACE_ASSIGN_OR_RETURN(const Matrix m, matrix_of(*in, attrs));
+  MILLRACE_ASSIGN_OR_RETURN(const DataNormMatrix m, matrix_of(*in, attrs));
   const int64_t n = m.columns;
   Statistics<T> s{};
   MILLRACE_ASSIGN_OR_RETURN(s.size, needed_values<T>(ctx, args.size, "BatchSize", n));
@@ -109,24 +110,24 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args, const Attr
 }
 
 StatusOr<Kernel> data_norm(const KernelSetup& op) {
-  const ForwardArgs args{
+  const DataNormForwardArgs args{
       op.input("X"),       op.input("BatchSize"), op.input("BatchSum"), op.input("BatchSquareSum"),
       op.input("scale_w"), op.input("bias"),      op.output("Y"),       op.output("Means"),
       op.output("Scales")};
-  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([args, attrs = read_attrs_data_norm(op)](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_forward_data_norm<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }
 
-struct BackwardArgs {
+struct DataNormBackwardArgs {
   ArgIndex x, dy, scale, means, scales;
   ArgIndex dx, dsize, dsum, dsquare_sum, dscale, dbias;
 };
 
 template <typename T>
-struct Backward {
+struct DataNormBackward {
   const T* x;
   const T* dy;
   const T* weight;  // null without scale_w
@@ -137,8 +138,8 @@ struct Backward {
 // What the statistics grow by: number, sum and squares of the rows; with slots their averages over
 // the rows that have the slot.
 template <typename T>
-void statistics_growth(const Matrix& m, const Backward<T>& b, T epsilon, T* size, T* sum,
-                       T* square_sum) {
+void statistics_growth(const DataNormMatrix& m, const DataNormBackward<T>& b, T epsilon, T* size,
+                       T* sum, T* square_sum) {
   std::fill_n(size, m.columns, T{0});
   std::fill_n(sum, m.columns, T{0});
   std::fill_n(square_sum, m.columns, T{0});
@@ -163,7 +164,7 @@ void statistics_growth(const Matrix& m, const Backward<T>& b, T epsilon, T* size
 }
 
 template <typename T>
-void input_gradient(const Matrix& m, const Backward<T>& b, T* dx) {
+void input_gradient(const DataNormMatrix& m, const DataNormBackward<T>& b, T* dx) {
   for_slots(m, b.x, [&](int64_t at, int64_t c, bool skip) {
     for (int64_t i = 0; i < m.slot; ++i) {
       dx[at + i] = b.dy[at + i] * b.scales[c + i];
@@ -173,7 +174,7 @@ void input_gradient(const Matrix& m, const Backward<T>& b, T* dx) {
 }
 
 template <typename T>
-void affine_gradient(const Matrix& m, const Backward<T>& b, T* dscale, T* dbias) {
+void affine_gradient(const DataNormMatrix& m, const DataNormBackward<T>& b, T* dscale, T* dbias) {
   if (dscale != nullptr) std::fill_n(dscale, m.columns, T{0});
   if (dbias != nullptr) std::fill_n(dbias, m.columns, T{0});
   for_slots(m, b.x, [&](int64_t at, int64_t c, bool skip) {
@@ -186,15 +187,16 @@ void affine_gradient(const Matrix& m, const Backward<T>& b, T* dscale, T* dbias)
 }
 
 template <typename T>
-Status run_backward(const KernelContext& ctx, const BackwardArgs& args, const Attrs& attrs) {
+Status run_backward_data_norm(const KernelContext& ctx, const DataNormBackwardArgs& args,
+                              const DataNormAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, args.dy, "Y@GRAD"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const means, needed(ctx, args.means, "Means"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const scales, needed(ctx, args.scales, "Scales"));
   MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", *dy, "Y@GRAD"));
-  MILLRACE_ASSIGN_OR_RETURN(const Matrix m, matrix_of(*x, attrs));
+  MILLRACE_ASSIGN_OR_RETURN(const DataNormMatrix m, matrix_of(*x, attrs));
   const int64_t n = m.columns;
-  Backward<T> b{x->data<T>(), dy->data<T>(), nullptr, nullptr, nullptr};
+  DataNormBackward<T> b{x->data<T>(), dy->data<T>(), nullptr, nullptr, nullptr};
   MILLRACE_ASSIGN_OR_RETURN(b.means, channel_values<T>(means, "Means", n));
   MILLRACE_ASSIGN_OR_RETURN(b.scales, channel_values<T>(scales, "Scales", n));
   if (attrs.affine) {
@@ -224,20 +226,20 @@ Status run_backward(const KernelContext& ctx, const BackwardArgs& args, const At
 // The outputs BatchSize, BatchSum and BatchSquareSum keep what they hold, as on the original's CPU:
 // whoever trains the statistics adds their gradients.
 StatusOr<Kernel> data_norm_grad(const KernelSetup& op) {
-  const BackwardArgs args{op.input("X"),
-                          op.input("Y@GRAD"),
-                          op.input("scale_w"),
-                          op.input("Means"),
-                          op.input("Scales"),
-                          op.output("X@GRAD"),
-                          op.output("BatchSize@GRAD"),
-                          op.output("BatchSum@GRAD"),
-                          op.output("BatchSquareSum@GRAD"),
-                          op.output("scale_w@GRAD"),
-                          op.output("bias@GRAD")};
-  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  const DataNormBackwardArgs args{op.input("X"),
+                                  op.input("Y@GRAD"),
+                                  op.input("scale_w"),
+                                  op.input("Means"),
+                                  op.input("Scales"),
+                                  op.output("X@GRAD"),
+                                  op.output("BatchSize@GRAD"),
+                                  op.output("BatchSum@GRAD"),
+                                  op.output("BatchSquareSum@GRAD"),
+                                  op.output("scale_w@GRAD"),
+                                  op.output("bias@GRAD")};
+  return Kernel([args, attrs = read_attrs_data_norm(op)](const KernelContext& ctx) -> Status {
     return dispatch<FloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_backward<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_backward_data_norm<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

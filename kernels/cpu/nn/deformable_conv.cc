@@ -9,13 +9,13 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct DeformableConvAttrs {
   WindowAttrs window;
   int64_t groups = 1;
   int64_t parts = 1;  // deformable_groups: channels of a part share offsets
 };
 
-struct Shape {
+struct DeformableConvShape {
   int64_t batch, channels, height, width;
   int64_t out_channels, places_h, places_w;
   int64_t kernel_h, kernel_w;
@@ -28,14 +28,15 @@ struct Shape {
   [[nodiscard]] int64_t column() const { return channels / groups * taps(); }
 };
 
-struct Operands {
+struct DeformableConvOperands {
   const Tensor* input;
   const Tensor* offset;
   const Tensor* filter;
   const Tensor* mask;
 };
 
-StatusOr<Shape> shape_of(const Attrs& attrs, const Operands& o) {
+StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs& attrs,
+                                                       const DeformableConvOperands& o) {
   const auto misfit = [&] {
     return KernelContext::error("Input {}, Offset {}, Mask {} and Filter {} do not belong together",
                                 describe(*o.input), describe(*o.offset), describe(*o.mask),
@@ -44,7 +45,7 @@ StatusOr<Shape> shape_of(const Attrs& attrs, const Operands& o) {
   for (const Tensor* const tensor : {o.input, o.offset, o.filter, o.mask}) {
     if (tensor->rank() != 4 || tensor->dtype() != o.input->dtype()) return misfit();
   }
-  Shape s{};
+  DeformableConvShape s{};
   s.batch = o.input->dim(0);
   s.channels = o.input->dim(1);
   s.height = o.input->dim(2);
@@ -71,7 +72,7 @@ StatusOr<Shape> shape_of(const Attrs& attrs, const Operands& o) {
 
 // A point between four pixels: where they are (-1: outside) and how much each counts.
 template <typename T>
-struct Point {
+struct DeformableConvPoint {
   std::array<int64_t, 4> at;
   std::array<T, 4> weight;
   std::array<T, 4> down;   // d weight / d row
@@ -79,8 +80,8 @@ struct Point {
 };
 
 template <typename T>
-Point<T> point_at(const Shape& s, T row, T column) {
-  Point<T> p{{-1, -1, -1, -1}, {}, {}, {}};
+DeformableConvPoint<T> point_at_deformable_conv(const DeformableConvShape& s, T row, T column) {
+  DeformableConvPoint<T> p{{-1, -1, -1, -1}, {}, {}, {}};
   if (!(row > -1 && column > -1 && row < static_cast<T>(s.height) &&
         column < static_cast<T>(s.width)))
     return p;
@@ -105,7 +106,7 @@ Point<T> point_at(const Shape& s, T row, T column) {
 // Calls body(part, tap, place, element of Mask, element of Offset of the row, point) for all points
 // of an image; the offset of the column stands places() behind that of the row.
 template <typename T, typename Body>
-void for_points(const Shape& s, const T* offset, Body&& body) {
+void for_points_deformable_conv(const DeformableConvShape& s, const T* offset, Body&& body) {
   for (int64_t part = 0; part < s.parts; ++part) {
     for (int64_t tap = 0; tap < s.taps(); ++tap) {
       for (int64_t place = 0; place < s.places(); ++place) {
@@ -116,8 +117,8 @@ void for_points(const Shape& s, const T* offset, Body&& body) {
         const int64_t column = place % s.places_w * s.window.strides[1] - s.window.before[1] +
                                tap % s.kernel_w * s.window.dilations[1];
         body(part, tap, place, field, pair,
-             point_at<T>(s, static_cast<T>(row) + offset[pair],
-                         static_cast<T>(column) + offset[pair + s.places()]));
+             point_at_deformable_conv<T>(s, static_cast<T>(row) + offset[pair],
+                                         static_cast<T>(column) + offset[pair + s.places()]));
       }
     }
   }
@@ -125,28 +126,31 @@ void for_points(const Shape& s, const T* offset, Body&& body) {
 
 // The matrix of windows [channels * taps, places].
 template <typename T>
-void gather(const Shape& s, const T* image, const T* offset, const T* mask, T* columns) {
+void gather_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
+                            const T* mask, T* columns) {
   const int64_t of_part = s.channels / s.parts;
-  for_points(
-      s, offset,
-      [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t, const Point<T>& p) {
-        for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
-          const T* const plane = image + c * s.height * s.width;
-          T value = 0;
-          for (size_t k = 0; k < 4; ++k) {
-            if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
-          }
-          columns[(c * s.taps() + tap) * s.places() + place] = value * mask[field];
-        }
-      });
+  for_points_deformable_conv(s, offset,
+                             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t,
+                                 const DeformableConvPoint<T>& p) {
+                               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+                                 const T* const plane = image + c * s.height * s.width;
+                                 T value = 0;
+                                 for (size_t k = 0; k < 4; ++k) {
+                                   if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
+                                 }
+                                 columns[(c * s.taps() + tap) * s.places() + place] =
+                                     value * mask[field];
+                               }
+                             });
 }
 
-struct ForwardArgs {
+struct DeformableConvForwardArgs {
   ArgIndex input, offset, filter, mask;
 };
 
-StatusOr<Operands> operands_of(const KernelContext& ctx, const ForwardArgs& args) {
-  Operands o{};
+StatusOr<DeformableConvOperands> operands_of_deformable_conv(
+    const KernelContext& ctx, const DeformableConvForwardArgs& args) {
+  DeformableConvOperands o{};
   MILLRACE_ASSIGN_OR_RETURN(o.input, needed(ctx, args.input, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(o.offset, needed(ctx, args.offset, "Offset"));
   MILLRACE_ASSIGN_OR_RETURN(o.filter, needed(ctx, args.filter, "Filter"));
@@ -166,7 +170,8 @@ void add_product(int64_t rows, int64_t inner, int64_t width, A&& a, const T* fro
 }
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const Operands& o, const Shape& s, Tensor& out) {
+Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
+                                   const DeformableConvShape& s, Tensor& out) {
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const memory,
       ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
@@ -174,9 +179,9 @@ Status run_forward(const KernelContext& ctx, const Operands& o, const Shape& s, 
   fill_zero(out);
   const int64_t rows = s.out_channels / s.groups;
   for (int64_t n = 0; n < s.batch; ++n) {
-    gather(s, o.input->data<T>() + n * s.image(),
-           o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
-           o.mask->data<T>() + n * s.parts * s.taps() * s.places(), columns);
+    gather_deformable_conv(s, o.input->data<T>() + n * s.image(),
+                           o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
+                           o.mask->data<T>() + n * s.parts * s.taps() * s.places(), columns);
     for (int64_t g = 0; g < s.groups; ++g) {
       const T* const filter = o.filter->data<T>() + g * rows * s.column();
       add_product(
@@ -189,24 +194,25 @@ Status run_forward(const KernelContext& ctx, const Operands& o, const Shape& s, 
   return Ok();
 }
 
-Attrs read_attrs(const KernelSetup& op) {
+DeformableConvAttrs read_attrs_deformable_conv(const KernelSetup& op) {
   return {read_window_attrs(op), op.attr<int64_t>("groups"), op.attr<int64_t>("deformable_groups")};
 }
 
 StatusOr<Kernel> deformable_conv(const KernelSetup& op) {
-  const ForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
-                         op.input("Mask")};
+  const DeformableConvForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
+                                       op.input("Mask")};
   const ArgIndex output = op.output("Output");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(attrs, o));
+  return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
+                              operands_of_deformable_conv(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of_deformable_conv(attrs, o));
     return dispatch<FloatTypes>(o.input->dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, o, s, ctx.out(output));
+      return run_forward_deformable_conv<typename decltype(tag)::type>(ctx, o, s, ctx.out(output));
     });
   });
 }
 
-struct Gradients {
+struct DeformableConvGradients {
   Tensor* input;
   Tensor* offset;
   Tensor* filter;
@@ -216,37 +222,39 @@ struct Gradients {
 // What the gradient of the matrix of windows gives to the image, its mask and its offsets; null
 // where it is not wanted.
 template <typename T>
-void scatter(const Shape& s, const T* image, const T* offset, const T* mask, const T* columns,
-             T* dimage, T* doffset, T* dmask) {
+void scatter_deformable_conv(const DeformableConvShape& s, const T* image, const T* offset,
+                             const T* mask, const T* columns, T* dimage, T* doffset, T* dmask) {
   const int64_t of_part = s.channels / s.parts;
-  for_points(s, offset,
-             [&](int64_t part, int64_t tap, int64_t place, int64_t field, int64_t pair,
-                 const Point<T>& p) {
-               T value = 0;
-               T down = 0;
-               T right = 0;
-               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
-                 const int64_t plane = c * s.height * s.width;
-                 const T g = columns[(c * s.taps() + tap) * s.places() + place];
-                 for (size_t k = 0; k < 4; ++k) {
-                   if (p.at[k] < 0) continue;
-                   const T pixel = image[plane + p.at[k]];
-                   value += g * p.weight[k] * pixel;
-                   down += g * p.down[k] * pixel;
-                   right += g * p.right[k] * pixel;
-                   if (dimage != nullptr) dimage[plane + p.at[k]] += g * mask[field] * p.weight[k];
-                 }
-               }
-               if (dmask != nullptr) dmask[field] = value;
-               if (doffset == nullptr) return;
-               doffset[pair] = down * mask[field];
-               doffset[pair + s.places()] = right * mask[field];
-             });
+  for_points_deformable_conv(s, offset,
+                             [&](int64_t part, int64_t tap, int64_t place, int64_t field,
+                                 int64_t pair, const DeformableConvPoint<T>& p) {
+                               T value = 0;
+                               T down = 0;
+                               T right = 0;
+                               for (int64_t c = part * of_part; c < (part + 1) * of_part; ++c) {
+                                 const int64_t plane = c * s.height * s.width;
+                                 const T g = columns[(c * s.taps() + tap) * s.places() + place];
+                                 for (size_t k = 0; k < 4; ++k) {
+                                   if (p.at[k] < 0) continue;
+                                   const T pixel = image[plane + p.at[k]];
+                                   value += g * p.weight[k] * pixel;
+                                   down += g * p.down[k] * pixel;
+                                   right += g * p.right[k] * pixel;
+                                   if (dimage != nullptr)
+                                     dimage[plane + p.at[k]] += g * mask[field] * p.weight[k];
+                                 }
+                               }
+                               if (dmask != nullptr) dmask[field] = value;
+                               if (doffset == nullptr) return;
+                               doffset[pair] = down * mask[field];
+                               doffset[pair + s.places()] = right * mask[field];
+                             });
 }
 
 template <typename T>
-Status run_backward(const KernelContext& ctx, const Operands& o, const Shape& s, const Tensor& dout,
-                    const Gradients& d) {
+Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableConvOperands& o,
+                                    const DeformableConvShape& s, const Tensor& dout,
+                                    const DeformableConvGradients& d) {
   MILLRACE_ASSIGN_OR_RETURN(
       std::byte* const memory,
       ctx.device().scratch(static_cast<size_t>(s.channels * s.taps() * s.places()) * sizeof(T)));
@@ -261,7 +269,7 @@ Status run_backward(const KernelContext& ctx, const Operands& o, const Shape& s,
       return tensor == nullptr ? nullptr : tensor->data<T>() + n * step;
     };
     if (d.filter != nullptr) {
-      gather(s, image, offset, mask, columns);
+      gather_deformable_conv(s, image, offset, mask, columns);
       for (int64_t i = 0; i < s.out_channels; ++i) {
         const T* const g = dout.data<T>() + (n * s.out_channels + i) * s.places();
         for (int64_t k = 0; k < s.column(); ++k) {
@@ -281,22 +289,23 @@ Status run_backward(const KernelContext& ctx, const Operands& o, const Shape& s,
           dout.data<T>() + (n * s.out_channels + g * rows) * s.places(),
           columns + g * s.column() * s.places());
     }
-    scatter(s, image, offset, mask, columns, at(d.input, s.image()), at(d.offset, 2 * field),
-            at(d.mask, field));
+    scatter_deformable_conv(s, image, offset, mask, columns, at(d.input, s.image()),
+                            at(d.offset, 2 * field), at(d.mask, field));
   }
   return Ok();
 }
 
 StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
-  const ForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
-                         op.input("Mask")};
+  const DeformableConvForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
+                                       op.input("Mask")};
   const ArgIndex output_grad = op.input("Output@GRAD");
-  const ForwardArgs grads{op.output("Input@GRAD"), op.output("Offset@GRAD"),
-                          op.output("Filter@GRAD"), op.output("Mask@GRAD")};
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Operands o, operands_of(ctx, args));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(attrs, o));
-    Gradients d{};
+  const DeformableConvForwardArgs grads{op.output("Input@GRAD"), op.output("Offset@GRAD"),
+                                        op.output("Filter@GRAD"), op.output("Mask@GRAD")};
+  return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
+                              operands_of_deformable_conv(ctx, args));
+    MILLRACE_ASSIGN_OR_RETURN(const DeformableConvShape s, shape_of_deformable_conv(attrs, o));
+    DeformableConvGradients d{};
     MILLRACE_ASSIGN_OR_RETURN(d.input, result_like(ctx, grads.input, *o.input));
     MILLRACE_ASSIGN_OR_RETURN(d.offset, result_like(ctx, grads.offset, *o.offset));
     MILLRACE_ASSIGN_OR_RETURN(d.filter, result_like(ctx, grads.filter, *o.filter));
@@ -310,7 +319,7 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
       return ctx.error("Output@GRAD {} does not belong to Input {}", describe(*dout),
                        describe(*o.input));
     return dispatch<FloatTypes>(dout->dtype(), [&](auto tag) {
-      return run_backward<typename decltype(tag)::type>(ctx, o, s, *dout, d);
+      return run_backward_deformable_conv<typename decltype(tag)::type>(ctx, o, s, *dout, d);
     });
   });
 }

@@ -10,11 +10,11 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kLanes = 16;
-constexpr int64_t kMostPlaces = 4;
+constexpr int64_t kFewPlacesLanes = 16;
+constexpr int64_t kFewPlacesMostPlaces = 4;
 constexpr int64_t kMostPlacesOfWide = 16;
 
-using Half = Eigen::Array<float, kLanes / 2, 1>;
+using Half = Eigen::Array<float, kFewPlacesLanes / 2, 1>;
 using In = Eigen::Map<const Half>;
 using Out = Eigen::Map<Half>;
 
@@ -32,7 +32,7 @@ void four_rows(const PlacePair* begin, const PlacePair* end, const float* src, c
   for (const PlacePair* pair = begin; pair != end; ++pair) {
     const float* const x = src + pair->src;
     const Half y0 = In(dst + pair->dst);
-    const Half y1 = In(dst + pair->dst + kLanes / 2);
+    const Half y1 = In(dst + pair->dst + kFewPlacesLanes / 2);
     a0 += x[0] * y0;
     a1 += x[0] * y1;
     b0 += x[1] * y0;
@@ -42,7 +42,7 @@ void four_rows(const PlacePair* begin, const PlacePair* end, const float* src, c
     d0 += x[3] * y0;
     d1 += x[3] * y1;
   }
-  constexpr int64_t kHalf = kLanes / 2;
+  constexpr int64_t kHalf = kFewPlacesLanes / 2;
   Out{out} = a0;
   Out{out + kHalf} = a1;
   Out{out + 2 * kHalf} = b0;
@@ -60,13 +60,14 @@ std::optional<FewPlaces> FewPlaces::plan(const dnn::Convolution& spec) {
   const Dims& y = spec.dst.dims;
   const Dims& w = spec.weights.dims;
   if (spec.src.dtype != DType::kFloat32 || x.size() != 4 || w.size() != 4) return std::nullopt;
-  const int64_t most = wide_loops() != nullptr ? kMostPlacesOfWide : kMostPlaces;
-  if (x[1] % kLanes != 0 || y[1] % kLanes != 0 || y[2] * y[3] > most) return std::nullopt;
+  const int64_t most = wide_loops() != nullptr ? kMostPlacesOfWide : kFewPlacesMostPlaces;
+  if (x[1] % kFewPlacesLanes != 0 || y[1] % kFewPlacesLanes != 0 || y[2] * y[3] > most)
+    return std::nullopt;
   FewPlaces plan;
-  plan.in_blocks_ = x[1] / kLanes;
-  plan.out_blocks_ = y[1] / kLanes;
-  plan.src_plane_ = x[2] * x[3] * kLanes;
-  plan.dst_plane_ = y[2] * y[3] * kLanes;
+  plan.in_blocks_ = x[1] / kFewPlacesLanes;
+  plan.out_blocks_ = y[1] / kFewPlacesLanes;
+  plan.src_plane_ = x[2] * x[3] * kFewPlacesLanes;
+  plan.dst_plane_ = y[2] * y[3] * kFewPlacesLanes;
   const int64_t src_image = plan.in_blocks_ * plan.src_plane_;
   const int64_t dst_image = plan.out_blocks_ * plan.dst_plane_;
   if (x[0] * std::max(src_image, dst_image) > std::numeric_limits<int32_t>::max())
@@ -81,8 +82,8 @@ std::optional<FewPlaces> FewPlaces::plan(const dnn::Convolution& spec) {
       const int64_t column = j * spec.strides[1] - spec.before[1] + tap % w[3] * spec.dilations[1];
       if (row < 0 || row >= x[2] || column < 0 || column >= x[3]) continue;
       plan.pairs_.push_back(
-          {static_cast<int32_t>(image * src_image + (row * x[3] + column) * kLanes),
-           static_cast<int32_t>(image * dst_image + (i * y[3] + j) * kLanes)});
+          {static_cast<int32_t>(image * src_image + (row * x[3] + column) * kFewPlacesLanes),
+           static_cast<int32_t>(image * dst_image + (i * y[3] + j) * kFewPlacesLanes)});
     }
   }
   plan.taps_.push_back(plan.pairs_.size());
@@ -99,14 +100,15 @@ void FewPlaces::run(CpuDevice& device, const float* src, const float* diff_dst,
       const float* const y = diff_dst + block / in_blocks_ * dst_plane_;
       if (wide != nullptr) {
         wide->few_places_weights(taps_.data(), taps, pairs_.data(), x, y,
-                                 diff_weights + block * taps * kLanes * kLanes);
+                                 diff_weights + block * taps * kFewPlacesLanes * kFewPlacesLanes);
         continue;
       }
       for (int64_t tap = 0; tap < taps; ++tap) {
-        float* const out = diff_weights + (block * taps + tap) * kLanes * kLanes;
+        float* const out = diff_weights + (block * taps + tap) * kFewPlacesLanes * kFewPlacesLanes;
         const PlacePair* const first = pairs_.data() + taps_[static_cast<size_t>(tap)];
         const PlacePair* const last = pairs_.data() + taps_[static_cast<size_t>(tap) + 1];
-        for (int64_t i = 0; i < kLanes; i += 4) four_rows(first, last, x + i, y, out + i * kLanes);
+        for (int64_t i = 0; i < kFewPlacesLanes; i += 4)
+          four_rows(first, last, x + i, y, out + i * kFewPlacesLanes);
       }
     }
   });

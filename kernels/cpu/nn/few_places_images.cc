@@ -7,11 +7,11 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kLanes = kPlaceLanes;
+constexpr int64_t kFewPlacesImagesLanes = kPlaceLanes;
 constexpr int64_t kGroup = kPlaceImages;
 // Places of the result. With one tap, a product of two matrices is what it is, which the library
 // does well unless there are very few.
-constexpr int64_t kMostPlaces = 64;
+constexpr int64_t kFewPlacesImagesMostPlaces = 64;
 constexpr int64_t kMostPlacesOfOneTap = 4;
 // Pixels that are read: windows with strides see several times as many.
 constexpr int64_t kMostPixels = 200;
@@ -49,20 +49,21 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
   const int64_t taps = w[2] * w[3];
   const int64_t result_channels = forward ? y[1] : x[1];
   const int64_t result_places = forward ? y[2] * y[3] : x[2] * x[3];
-  if (x[1] % kLanes != 0 || y[1] % kLanes != 0 || result_channels % (2 * kLanes) != 0 ||
-      taps > detail::kMostTurnedTaps || x[2] * x[3] > kMostPixels ||
-      result_places > (taps == 1 ? kMostPlacesOfOneTap : kMostPlaces))
+  if (x[1] % kFewPlacesImagesLanes != 0 || y[1] % kFewPlacesImagesLanes != 0 ||
+      result_channels % (2 * kFewPlacesImagesLanes) != 0 || taps > detail::kMostTurnedTaps ||
+      x[2] * x[3] > kMostPixels ||
+      result_places > (taps == 1 ? kMostPlacesOfOneTap : kFewPlacesImagesMostPlaces))
     return std::nullopt;
   FewPlacesImages plan;
   plan.kind_ = kind;
   plan.count_ = x[0];
-  plan.result_blocks_ = result_channels / kLanes;
-  plan.sizes_.blocks = (forward ? x[1] : y[1]) / kLanes;
+  plan.result_blocks_ = result_channels / kFewPlacesImagesLanes;
+  plan.sizes_.blocks = (forward ? x[1] : y[1]) / kFewPlacesImagesLanes;
   plan.sizes_.places = forward ? x[2] * x[3] : y[2] * y[3];
   plan.sizes_.result_places = result_places;
   plan.sizes_.taps = taps;
-  const int64_t in_step = taps * kLanes * kLanes;
-  const int64_t out_step = x[1] / kLanes * in_step;
+  const int64_t in_step = taps * kFewPlacesImagesLanes * kFewPlacesImagesLanes;
+  const int64_t out_step = x[1] / kFewPlacesImagesLanes * in_step;
   plan.sizes_.next_block = forward ? in_step : out_step;
   plan.result_stride_ = plan.sizes_.second = forward ? out_step : in_step;
   plan.accumulate_ = forward && spec.accumulate;
@@ -92,7 +93,7 @@ std::optional<FewPlacesImages> FewPlacesImages::plan(const dnn::Convolution& spe
 // [block][place][16][image] of one group; images that are missing are zero.
 void FewPlacesImages::pack(const float* images, int64_t first, float* to) const {
   const int64_t there = std::min(kGroup, count_ - first);
-  const int64_t image = sizes_.blocks * sizes_.places * kLanes;
+  const int64_t image = sizes_.blocks * sizes_.places * kFewPlacesImagesLanes;
   if (there < kGroup) std::fill_n(to, kGroup * image, 0.0F);
   for (int64_t n = 0; n < there; ++n) {
     const float* const from = images + (first + n) * image;
@@ -107,16 +108,16 @@ void FewPlacesImages::finish(const float* sums, int64_t first, int64_t pair, con
   for (int64_t n = 0; n < there; ++n) {
     for (int64_t half = 0; half < 2; ++half) {
       const int64_t block = 2 * pair + half;
-      float* const to =
-          result + ((first + n) * result_blocks_ + block) * sizes_.result_places * kLanes;
-      const float* const from = sums + (2 * n + half) * kLanes;
-      const float* const summand = bias == nullptr ? nullptr : bias + block * kLanes;
+      float* const to = result + ((first + n) * result_blocks_ + block) * sizes_.result_places *
+                                     kFewPlacesImagesLanes;
+      const float* const from = sums + (2 * n + half) * kFewPlacesImagesLanes;
+      const float* const summand = bias == nullptr ? nullptr : bias + block * kFewPlacesImagesLanes;
       for (int64_t place = 0; place < sizes_.result_places; ++place) {
-        for (int64_t i = 0; i < kLanes; ++i) {
-          float value = from[place * 2 * kGroup * kLanes + i];
+        for (int64_t i = 0; i < kFewPlacesImagesLanes; ++i) {
+          float value = from[place * 2 * kGroup * kFewPlacesImagesLanes + i];
           if (summand != nullptr) value += summand[i];
-          if (accumulate_) value += to[place * kLanes + i];
-          to[place * kLanes + i] = rectified(rectifier_, alpha_, value);
+          if (accumulate_) value += to[place * kFewPlacesImagesLanes + i];
+          to[place * kFewPlacesImagesLanes + i] = rectified(rectifier_, alpha_, value);
         }
       }
     }
@@ -125,7 +126,7 @@ void FewPlacesImages::finish(const float* sums, int64_t first, int64_t pair, con
 
 Status FewPlacesImages::run(CpuDevice& device, const float* images, const float* weights,
                             const float* bias, float* result) const {
-  const int64_t group = sizes_.blocks * sizes_.places * kLanes * kGroup;
+  const int64_t group = sizes_.blocks * sizes_.places * kFewPlacesImagesLanes * kGroup;
   const int64_t groups = (count_ + kGroup - 1) / kGroup;
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             device.scratch(static_cast<size_t>(groups * group) * sizeof(float), 0));
@@ -140,7 +141,7 @@ Status FewPlacesImages::run(CpuDevice& device, const float* images, const float*
   const FewPlacesLoop loop =
       kind_ == Kind::kForward ? wide.few_places_forward : wide.few_places_data;
   device.parallel_for(result_blocks_ / 2, 1, [&](int64_t begin, int64_t end) {
-    alignas(64) float sums[kMostPlaces * 2 * kLanes * kGroup];
+    alignas(64) float sums[kFewPlacesImagesMostPlaces * 2 * kFewPlacesImagesLanes * kGroup];
     for (int64_t pair = begin; pair < end; ++pair) {
       for (int64_t g = 0; g < groups; ++g) {
         loop(sizes, packed + g * group, weights + 2 * pair * result_stride_, sums);

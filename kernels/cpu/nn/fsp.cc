@@ -6,20 +6,20 @@
 namespace millrace::kernels {
 namespace {
 
-struct Shape {
+struct FspShape {
   int64_t batch = 0;
   int64_t x = 0;  // channels
   int64_t y = 0;  // channels
   int64_t pixels = 0;
 };
 
-StatusOr<Shape> shape_of(const Tensor& x, const Tensor& y) {
+StatusOr<FspShape> shape_of_fsp(const Tensor& x, const Tensor& y) {
   if (x.rank() != 4 || y.rank() != 4 || x.dtype() != y.dtype() || x.dim(0) != y.dim(0) ||
       x.dim(2) != y.dim(2) || x.dim(3) != y.dim(3)) {
     return KernelContext::error("X {} and Y {} must have the same batch, height and width",
                                 describe(x), describe(y));
   }
-  return Shape{x.dim(0), x.dim(1), y.dim(1), x.dim(2) * x.dim(3)};
+  return FspShape{x.dim(0), x.dim(1), y.dim(1), x.dim(2) * x.dim(3)};
 }
 
 StatusOr<Kernel> fsp(const KernelSetup& op) {
@@ -29,7 +29,7 @@ StatusOr<Kernel> fsp(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*a, *b));
     return dispatch<FloatTypes>(a->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* to = ctx.out(out).data<T>();
@@ -50,7 +50,7 @@ StatusOr<Kernel> fsp(const KernelSetup& op) {
 
 // to[n, i] += sum over j of g[n, i, j] * from[n, j] / pixels; by_columns swaps i and j in g.
 template <typename T>
-void spread(const Shape& s, const T* g, const T* from, bool by_columns, T* to) {
+void spread(const FspShape& s, const T* g, const T* from, bool by_columns, T* to) {
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t i = 0; i < s.x; ++i) {
       for (int64_t j = 0; j < s.y; ++j) {
@@ -74,7 +74,7 @@ StatusOr<Kernel> fsp_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const FspShape s, shape_of_fsp(*a, *b));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const da, result_like(ctx, x_grad, *a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const db, result_like(ctx, y_grad, *b));
     if (da != nullptr) fill_zero(*da);

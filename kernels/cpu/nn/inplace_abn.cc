@@ -10,7 +10,7 @@ namespace {
 
 enum class Activation : uint8_t { kIdentity, kLeakyRelu, kElu };
 
-struct Attrs {
+struct InplaceAbnAttrs {
   Activation activation = Activation::kIdentity;
   double alpha = 0;
   double epsilon = 0;
@@ -18,8 +18,8 @@ struct Attrs {
   bool global = false;
 };
 
-StatusOr<Attrs> read_attrs(const KernelSetup& op) {
-  Attrs attrs;
+StatusOr<InplaceAbnAttrs> read_attrs_inplace_abn(const KernelSetup& op) {
+  InplaceAbnAttrs attrs;
   const auto name = op.attr<std::string>("activation");
   if (name == "leaky_relu" || name == "leakyrelu") {
     attrs.activation = Activation::kLeakyRelu;
@@ -36,7 +36,7 @@ StatusOr<Attrs> read_attrs(const KernelSetup& op) {
 }
 
 template <typename T>
-void activate(const Attrs& attrs, std::span<T> y) {
+void activate(const InplaceAbnAttrs& attrs, std::span<T> y) {
   const T alpha = static_cast<T>(attrs.alpha);
   if (attrs.activation == Activation::kLeakyRelu) {
     for (T& value : y) value = value < 0 ? value * alpha : value;
@@ -47,7 +47,7 @@ void activate(const Attrs& attrs, std::span<T> y) {
 
 // What the activation made y from, and its slope there.
 template <typename T>
-std::pair<T, T> undo(const Attrs& attrs, T y) {
+std::pair<T, T> undo(const InplaceAbnAttrs& attrs, T y) {
   const T alpha = static_cast<T>(attrs.alpha);
   if (attrs.activation == Activation::kIdentity || !(y < 0)) return {y, T{1}};
   if (attrs.activation == Activation::kLeakyRelu) return {y / alpha, alpha};
@@ -55,7 +55,7 @@ std::pair<T, T> undo(const Attrs& attrs, T y) {
 }
 
 StatusOr<Kernel> inplace_abn(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Attrs attrs, read_attrs(op));
+  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
   MILLRACE_ASSIGN_OR_RETURN(Kernel normalise, batch_norm_kernel(op));
   const ArgIndex y = op.output("Y");
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -68,8 +68,8 @@ StatusOr<Kernel> inplace_abn(const KernelSetup& op) {
   });
 }
 
-struct Args {
-  explicit Args(const KernelSetup& op)
+struct InplaceAbnArgs {
+  explicit InplaceAbnArgs(const KernelSetup& op)
       : y(op.input("Y")),
         dy(op.input("Y@GRAD")),
         scale(op.input("Scale")),
@@ -85,8 +85,8 @@ struct Args {
 
 // The normalised X, from Y, and the gradient before the activation.
 template <typename T>
-void restore(const Attrs& attrs, const ChannelLayout& l, const T* y, const T* dy, const T* scale,
-             const T* bias, T* normal, T* slope) {
+void restore(const InplaceAbnAttrs& attrs, const ChannelLayout& l, const T* y, const T* dy,
+             const T* scale, const T* bias, T* normal, T* slope) {
   for (int64_t i = 0; i < l.outer * l.channels * l.inner; ++i) {
     const int64_t c = i / l.inner % l.channels;
     const auto [before, gradient] = undo(attrs, y[i]);
@@ -97,7 +97,8 @@ void restore(const Attrs& attrs, const ChannelLayout& l, const T* y, const T* dy
 }
 
 template <typename T>
-Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& attrs) {
+Status run_gradient_inplace_abn(const KernelContext& ctx, const InplaceAbnArgs& args,
+                                const InplaceAbnAttrs& attrs) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, args.y, "Y"));
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Y", dy, "Y@GRAD"));
@@ -152,8 +153,8 @@ Status run_gradient(const KernelContext& ctx, const Args& args, const Attrs& att
 }
 
 StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Attrs attrs, read_attrs(op));
-  const Args args(op);
+  MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
+  const InplaceAbnArgs args(op);
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
     const Tensor* const dy = ctx.find_in(args.dy);
     if (dy == nullptr) {
@@ -163,7 +164,7 @@ StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
       return Ok();
     }
     return dispatch<FloatTypes>(dy->dtype(), [&](auto tag) {
-      return run_gradient<typename decltype(tag)::type>(ctx, args, attrs);
+      return run_gradient_inplace_abn<typename decltype(tag)::type>(ctx, args, attrs);
     });
   });
 }

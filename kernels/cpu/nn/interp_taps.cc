@@ -24,13 +24,14 @@ StatusOr<std::vector<int64_t>> integers(const KernelContext& ctx, const Tensor& 
   return ctx.error("{} must hold integers, found {}", slot, describe(tensor));
 }
 
-struct Sizes {
+struct InterpTapsSizes {
   Dims out;
   std::vector<float> factor;  // by spatial dim, 0: none
 };
 
 // Sizes from tensors of one element each; a slot without value keeps the attribute.
-Status read_size_tensors(const KernelContext& ctx, const InterpAttrs& attrs, Sizes& sizes) {
+Status read_size_tensors(const KernelContext& ctx, const InterpAttrs& attrs,
+                         InterpTapsSizes& sizes) {
   if (attrs.size_tensors.count != static_cast<int32_t>(attrs.spatial)) {
     return ctx.error("SizeTensor must have {} tensors, found {}", attrs.spatial,
                      attrs.size_tensors.count);
@@ -48,7 +49,7 @@ Status read_size_tensors(const KernelContext& ctx, const InterpAttrs& attrs, Siz
   return Ok();
 }
 
-Status read_factors(const KernelContext& ctx, const InterpAttrs& attrs, Sizes& sizes) {
+Status read_factors(const KernelContext& ctx, const InterpAttrs& attrs, InterpTapsSizes& sizes) {
   std::vector<float> factors = attrs.scale;
   if (const Tensor* const tensor = ctx.find_in(attrs.scale_tensor)) {
     if (tensor->dtype() != DType::kFloat32 || tensor->numel() < 1)
@@ -62,9 +63,9 @@ Status read_factors(const KernelContext& ctx, const InterpAttrs& attrs, Sizes& s
 }
 
 // A list of tensors wins over one tensor, that over factors, those over attributes.
-StatusOr<Sizes> read_sizes(const KernelContext& ctx, const InterpAttrs& attrs,
-                           llvm::ArrayRef<int64_t> in) {
-  Sizes sizes{attrs.sizes, std::vector<float>(attrs.spatial, 0.0F)};
+StatusOr<InterpTapsSizes> read_sizes(const KernelContext& ctx, const InterpAttrs& attrs,
+                                     llvm::ArrayRef<int64_t> in) {
+  InterpTapsSizes sizes{attrs.sizes, std::vector<float>(attrs.spatial, 0.0F)};
   if (attrs.size_tensors.count > 0) {
     MILLRACE_RETURN_IF_ERROR(read_size_tensors(ctx, attrs, sizes));
   } else {
@@ -90,7 +91,7 @@ StatusOr<Sizes> read_sizes(const KernelContext& ctx, const InterpAttrs& attrs,
 }
 
 // Distance of two output elements, in input elements.
-float distance(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
+float distance_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   if (out <= 1) return 0.0F;
   if (attrs.align_corners) return static_cast<float>(in - 1) / static_cast<float>(out - 1);
   if (attrs.second && factor > 0) return static_cast<float>(1.0 / factor);
@@ -138,11 +139,11 @@ void cubic_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t 
   }
 }
 
-InterpAxis make_axis(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
+InterpAxis make_axis_interp_taps(const InterpAttrs& attrs, int64_t in, int64_t out, float factor) {
   InterpAxis axis;
   axis.in = in;
   axis.out = out;
-  const float step = distance(attrs, in, out, factor);
+  const float step = distance_interp_taps(attrs, in, out, factor);
   for (int64_t i = 0; i < out; ++i) {
     switch (attrs.method) {
       case InterpMethod::kNearest:
@@ -193,16 +194,17 @@ StatusOr<InterpPlan> plan_interp(const KernelContext& ctx, const InterpAttrs& at
   if (x.rank() != attrs.spatial + 2)
     return ctx.error("X must have {} dims, found {}", attrs.spatial + 2, describe(x));
   const auto in = spatial_dims(x.dims(), attrs.channels_last);
-  MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, read_sizes(ctx, attrs, in));
+  MILLRACE_ASSIGN_OR_RETURN(const InterpTapsSizes sizes, read_sizes(ctx, attrs, in));
   InterpPlan plan;
   const int64_t channels = channel_count(x.dims(), attrs.channels_last);
   plan.lanes = attrs.channels_last ? channels : 1;
   plan.parts = attrs.channels_last ? x.dim(0) : x.dim(0) * channels;
   for (size_t i = 0; i < 3; ++i) {
     const size_t missing = 3 - attrs.spatial;
-    plan.axes[i] = i < missing ? make_axis(attrs, 1, 1, 0)
-                               : make_axis(attrs, in[i - missing], sizes.out[i - missing],
-                                           sizes.factor[i - missing]);
+    plan.axes[i] = i < missing
+                       ? make_axis_interp_taps(attrs, 1, 1, 0)
+                       : make_axis_interp_taps(attrs, in[i - missing], sizes.out[i - missing],
+                                               sizes.factor[i - missing]);
     if (i < missing) plan.axes[i] = {1, 1, 1, {0}, {1.0}};
   }
   return plan;

@@ -9,16 +9,16 @@ namespace millrace::kernels {
 namespace {
 
 // Rows of a tensor: the dims before begin_norm_axis count them.
-struct Rows {
+struct LayerNormRows {
   int64_t count = 1;
   int64_t width = 1;
 };
 
-StatusOr<Rows> rows_of(const Tensor& x, int64_t axis) {
+StatusOr<LayerNormRows> rows_of_layer_norm(const Tensor& x, int64_t axis) {
   if (axis < 0 || axis > static_cast<int64_t>(x.rank())) {
     return KernelContext::error("attribute 'begin_norm_axis' is {}, X is {}", axis, describe(x));
   }
-  Rows rows;
+  LayerNormRows rows;
   for (size_t i = 0; i < x.rank(); ++i)
     (static_cast<int64_t>(i) < axis ? rows.count : rows.width) *= x.dims()[i];
   return rows;
@@ -43,17 +43,17 @@ void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C m
   }
 }
 
-struct ForwardArgs {
+struct LayerNormForwardArgs {
   ArgIndex x, scale, bias, y, mean, variance;
   int64_t axis;
   double epsilon;
 };
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const ForwardArgs& args) {
+Status run_forward_layer_norm(const KernelContext& ctx, const LayerNormForwardArgs& args) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, args.x, "X"));
-  MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(*in, args.axis));
+  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of_layer_norm(*in, args.axis));
   const int64_t width = rows.width;
   MILLRACE_ASSIGN_OR_RETURN(const C* const scale,
                             channel_values<C>(ctx.find_in(args.scale), "Scale", width));
@@ -86,29 +86,29 @@ Status run_forward(const KernelContext& ctx, const ForwardArgs& args) {
 }
 
 StatusOr<Kernel> layer_norm(const KernelSetup& op) {
-  const ForwardArgs args{op.input("X"),
-                         op.input("Scale"),
-                         op.input("Bias"),
-                         op.output("Y"),
-                         op.output("Mean"),
-                         op.output("Variance"),
-                         op.attr<int64_t>("begin_norm_axis"),
-                         op.attr<float>("epsilon")};
+  const LayerNormForwardArgs args{op.input("X"),
+                                  op.input("Scale"),
+                                  op.input("Bias"),
+                                  op.output("Y"),
+                                  op.output("Mean"),
+                                  op.output("Variance"),
+                                  op.attr<int64_t>("begin_norm_axis"),
+                                  op.attr<float>("epsilon")};
   return Kernel([args](const KernelContext& ctx) -> Status {
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, args);
+      return run_forward_layer_norm<typename decltype(tag)::type>(ctx, args);
     });
   });
 }
 
-struct BackwardArgs {
+struct LayerNormBackwardArgs {
   ArgIndex x, scale, mean, variance, dy, dx, dscale, dbias;
   int64_t axis;
   double epsilon;
 };
 
 template <typename T>
-struct Backward {
+struct LayerNormBackward {
   using C = Compute<T>;
   const T* x;
   const T* dy;
@@ -133,7 +133,7 @@ void add_to_sums(const T* x, const T* dy, int64_t width, C mean, C deviation, C*
 }
 
 template <typename T>
-void row_gradient(const Backward<T>& b, int64_t r, Compute<T>* dscale, Compute<T>* dbias) {
+void row_gradient(const LayerNormBackward<T>& b, int64_t r, Compute<T>* dscale, Compute<T>* dbias) {
   using C = Compute<T>;
   const int64_t width = b.width;
   const T* const x = b.x + r * width;
@@ -159,8 +159,8 @@ void row_gradient(const Backward<T>& b, int64_t r, Compute<T>* dscale, Compute<T
 
 // Every part of the rows has its own sums for dscale and dbias, added up at the end.
 template <typename T>
-Status run_rows(const KernelContext& ctx, const Backward<T>& b, int64_t count, Compute<T>* dscale,
-                Compute<T>* dbias) {
+Status run_rows_layer_norm(const KernelContext& ctx, const LayerNormBackward<T>& b, int64_t count,
+                           Compute<T>* dscale, Compute<T>* dbias) {
   using C = Compute<T>;
   const int64_t width = b.width;
   const int64_t parts = std::clamp<int64_t>(count / row_grain(width), 1, ctx.device().threads());
@@ -185,15 +185,15 @@ Status run_rows(const KernelContext& ctx, const Backward<T>& b, int64_t count, C
 }
 
 template <typename T>
-Status run_backward(const KernelContext& ctx, const BackwardArgs& args) {
+Status run_backward_layer_norm(const KernelContext& ctx, const LayerNormBackwardArgs& args) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
   const Tensor& dy = *ctx.find_in(args.dy);
   MILLRACE_RETURN_IF_ERROR(check_alike(*x, "X", dy, "Y@GRAD"));
-  MILLRACE_ASSIGN_OR_RETURN(const Rows rows, rows_of(*x, args.axis));
-  Backward<T> b{};
+  MILLRACE_ASSIGN_OR_RETURN(const LayerNormRows rows, rows_of_layer_norm(*x, args.axis));
+  LayerNormBackward<T> b{};
   b.x = x->data<T>();
   b.dy = dy.data<T>();
   b.width = rows.width;
@@ -209,20 +209,20 @@ Status run_backward(const KernelContext& ctx, const BackwardArgs& args) {
   MILLRACE_ASSIGN_OR_RETURN(C* const dbias,
                             channel_results<C>(ctx.find_out(args.dbias), "Bias@GRAD", rows.width));
   b.sums = dscale != nullptr || dbias != nullptr;
-  return run_rows(ctx, b, rows.count, dscale, dbias);
+  return run_rows_layer_norm(ctx, b, rows.count, dscale, dbias);
 }
 
 StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
-  const BackwardArgs args{op.input("X"),
-                          op.input("Scale"),
-                          op.input("Mean"),
-                          op.input("Variance"),
-                          op.input("Y@GRAD"),
-                          op.output("X@GRAD"),
-                          op.output("Scale@GRAD"),
-                          op.output("Bias@GRAD"),
-                          op.attr<int64_t>("begin_norm_axis"),
-                          op.attr<float>("epsilon")};
+  const LayerNormBackwardArgs args{op.input("X"),
+                                   op.input("Scale"),
+                                   op.input("Mean"),
+                                   op.input("Variance"),
+                                   op.input("Y@GRAD"),
+                                   op.output("X@GRAD"),
+                                   op.output("Scale@GRAD"),
+                                   op.output("Bias@GRAD"),
+                                   op.attr<int64_t>("begin_norm_axis"),
+                                   op.attr<float>("epsilon")};
   return Kernel([args](const KernelContext& ctx) -> Status {
     if (ctx.find_in(args.dy) == nullptr) {
       for (const ArgIndex arg : {args.dx, args.dscale, args.dbias}) {
@@ -231,7 +231,7 @@ StatusOr<Kernel> layer_norm_grad(const KernelSetup& op) {
       return Ok();
     }
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_backward<typename decltype(tag)::type>(ctx, args);
+      return run_backward_layer_norm<typename decltype(tag)::type>(ctx, args);
     });
   });
 }

@@ -7,7 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct LrnAttrs {
   int64_t half = 0;  // channels on each side
   double k = 0;
   double alpha = 0;
@@ -15,7 +15,7 @@ struct Attrs {
   bool last = false;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+LrnAttrs read_attrs_lrn(const KernelSetup& op) {
   return {op.attr<int64_t>("n") / 2, op.attr<float>("k"), op.attr<float>("alpha"),
           op.attr<float>("beta"), channels_last(op, "data_format")};
 }
@@ -34,7 +34,7 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   const ArgIndex mid_out = op.output("MidOut");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_lrn(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     const ChannelLayout l(in->dims(), attrs.last);
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
@@ -64,8 +64,8 @@ StatusOr<Kernel> lrn(const KernelSetup& op) {
 // d out[j] / d x[c] has the power of mid at c, and -2 alpha beta x[c] out[j] / mid[j] for each j
 // whose sum has c.
 template <typename T>
-void gradient(const ChannelLayout& l, const Attrs& attrs, const T* x, const T* out, const T* mid,
-              const T* dout, T* dx) {
+void gradient_lrn(const ChannelLayout& l, const LrnAttrs& attrs, const T* x, const T* out,
+                  const T* mid, const T* dout, T* dx) {
   const int64_t count = l.outer * l.channels * l.inner;
   const T power = static_cast<T>(-attrs.beta);
   for (int64_t i = 0; i < count; ++i) dx[i] = dout[i] * std::pow(mid[i], power);
@@ -87,7 +87,7 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
   const ArgIndex mid_out = op.input("MidOut");
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_lrn(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     if (dx == nullptr) return Ok();
@@ -104,8 +104,8 @@ StatusOr<Kernel> lrn_grad(const KernelSetup& op) {
     if (in->rank() < 2) return ctx.error("X must hold images, found {}", describe(*in));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      gradient(ChannelLayout(in->dims(), attrs.last), attrs, in->data<T>(), y->data<T>(),
-               mid->data<T>(), dout->data<T>(), dx->data<T>());
+      gradient_lrn(ChannelLayout(in->dims(), attrs.last), attrs, in->data<T>(), y->data<T>(),
+                   mid->data<T>(), dout->data<T>(), dx->data<T>());
       return Ok();
     });
   });

@@ -6,21 +6,21 @@ namespace millrace::kernels {
 namespace {
 
 // X as [outer, channels of Out, groups, inner].
-struct Shape {
+struct MaxoutShape {
   int64_t outer = 1;
   int64_t channels = 0;
   int64_t groups = 1;
   int64_t inner = 1;
 };
 
-StatusOr<Shape> shape_of(const Tensor& x, int64_t axis, int64_t groups) {
+StatusOr<MaxoutShape> shape_of_maxout(const Tensor& x, int64_t axis, int64_t groups) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (axis < 0) axis += rank;
   if (axis < 0 || axis >= rank || groups < 1 || x.dim(axis) % groups != 0) {
     return KernelContext::error("attribute 'groups' ({}) does not divide dim {} of X {}", groups,
                                 axis, describe(x));
   }
-  Shape shape;
+  MaxoutShape shape;
   for (int64_t i = 0; i < axis; ++i) shape.outer *= x.dim(i);
   for (int64_t i = axis + 1; i < rank; ++i) shape.inner *= x.dim(i);
   shape.channels = x.dim(axis) / groups;
@@ -29,7 +29,7 @@ StatusOr<Shape> shape_of(const Tensor& x, int64_t axis, int64_t groups) {
 }
 
 template <typename T>
-void forward(const Shape& s, const T* x, T* out) {
+void forward_maxout(const MaxoutShape& s, const T* x, T* out) {
   for (int64_t row = 0; row < s.outer * s.channels; ++row, out += s.inner) {
     std::copy_n(x, s.inner, out);
     x += s.inner;
@@ -41,7 +41,7 @@ void forward(const Shape& s, const T* x, T* out) {
 
 // The first of the group that equals the maximum takes the gradient.
 template <typename T>
-void backward(const Shape& s, const T* x, const T* out, const T* dout, T* dx) {
+void backward_maxout(const MaxoutShape& s, const T* x, const T* out, const T* dout, T* dx) {
   for (int64_t row = 0; row < s.outer * s.channels; ++row) {
     for (int64_t i = 0; i < s.inner; ++i) {
       bool taken = false;
@@ -62,10 +62,10 @@ StatusOr<Kernel> maxout(const KernelSetup& op) {
   const auto groups = op.attr<int64_t>("groups");
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(*in, axis, groups));
+    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*in, axis, groups));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      forward(shape, in->data<T>(), ctx.out(out).data<T>());
+      forward_maxout(shape, in->data<T>(), ctx.out(out).data<T>());
       return Ok();
     });
   });
@@ -89,12 +89,12 @@ StatusOr<Kernel> maxout_grad(const KernelSetup& op) {
     }
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
     MILLRACE_RETURN_IF_ERROR(check_alike(*y, "Out", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape shape, shape_of(*in, axis, groups));
+    MILLRACE_ASSIGN_OR_RETURN(const MaxoutShape shape, shape_of_maxout(*in, axis, groups));
     if (y->dtype() != in->dtype() || y->numel() * groups != in->numel())
       return ctx.error("X {} and Out {} do not belong together", describe(*in), describe(*y));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      backward(shape, in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>());
+      backward_maxout(shape, in->data<T>(), y->data<T>(), dout->data<T>(), dx->data<T>());
       return Ok();
     });
   });

@@ -26,13 +26,13 @@ Three widen(llvm::ArrayRef<int64_t> list, int64_t neutral) {
   return wide;
 }
 
-int64_t product(const Three& values) {
+int64_t product_plain_conv(const Three& values) {
   return values[0] * values[1] * values[2];
 }
 
 // The numbers of a convolution with three spatial dims.
-struct Shape {
-  explicit Shape(const dnn::Convolution& spec)
+struct PlainConvShape {
+  explicit PlainConvShape(const dnn::Convolution& spec)
       : batch(spec.src.dims[0]),
         size(widen(llvm::ArrayRef<int64_t>(spec.src.dims).drop_front(2), 1)),
         places(widen(llvm::ArrayRef<int64_t>(spec.dst.dims).drop_front(2), 1)),
@@ -44,7 +44,7 @@ struct Shape {
     groups = spec.weights.dims.size() == spec.src.dims.size() ? 1 : spec.weights.dims[0];
     in = spec.src.dims[1] / groups;
     out = spec.dst.dims[1] / groups;
-    column = in * product(kernel);
+    column = in * product_plain_conv(kernel);
   }
 
   int64_t batch;
@@ -64,13 +64,13 @@ struct Shape {
 // Calls line(row of the matrix of windows, first element of a line of src, first index) for each
 // element of the window and each line of places; outside lines get no element.
 template <typename Line>
-void for_each_line(const Shape& s, int64_t channel_step, Line&& line) {
+void for_each_line(const PlainConvShape& s, int64_t channel_step, Line&& line) {
   int64_t row = 0;
   for (int64_t c = 0; c < s.in; ++c) {
     for (int64_t kd = 0; kd < s.kernel[0]; ++kd) {
       for (int64_t kh = 0; kh < s.kernel[1]; ++kh) {
         for (int64_t kw = 0; kw < s.kernel[2]; ++kw, ++row) {
-          int64_t at = row * product(s.places);
+          int64_t at = row * product_plain_conv(s.places);
           for (int64_t d = 0; d < s.places[0]; ++d) {
             const int64_t x = d * s.strides[0] + kd * s.dilations[0] - s.before[0];
             for (int64_t h = 0; h < s.places[1]; ++h, at += s.places[2]) {
@@ -87,7 +87,7 @@ void for_each_line(const Shape& s, int64_t channel_step, Line&& line) {
 }
 
 template <typename T>
-void gather_windows(const Shape& s, const T* image, int64_t channel_step, T* columns) {
+void gather_windows(const PlainConvShape& s, const T* image, int64_t channel_step, T* columns) {
   for_each_line(s, channel_step, [&](int64_t at, int64_t from, int64_t first) {
     T* const to = columns + at;
     for (int64_t w = 0; w < s.places[2]; ++w) {
@@ -98,7 +98,7 @@ void gather_windows(const Shape& s, const T* image, int64_t channel_step, T* col
 }
 
 template <typename T>
-void add_windows(const Shape& s, const T* columns, int64_t channel_step, T* image) {
+void add_windows(const PlainConvShape& s, const T* columns, int64_t channel_step, T* image) {
   for_each_line(s, channel_step, [&](int64_t at, int64_t to, int64_t first) {
     if (to < 0) return;
     for (int64_t w = 0; w < s.places[2]; ++w) {
@@ -110,19 +110,21 @@ void add_windows(const Shape& s, const T* columns, int64_t channel_step, T* imag
 
 // The channels of one group of one image of dst as a matrix [channels, places].
 template <typename T>
-Strided<T> places_of(const dnn::Convolution& spec, const Shape& s, T* dst, int64_t n, int64_t g) {
+Strided<T> places_of(const dnn::Convolution& spec, const PlainConvShape& s, T* dst, int64_t n,
+                     int64_t g) {
   const Dims& strides = spec.dst.strides;
-  return Strided<T>(dst + n * strides[0] + g * s.out * strides[1], s.out, product(s.places),
+  return Strided<T>(dst + n * strides[0] + g * s.out * strides[1], s.out,
+                    product_plain_conv(s.places),
                     Eigen::Stride<Eigen::Dynamic, Eigen::Dynamic>(strides[1], strides.back()));
 }
 
-int64_t src_offset(const dnn::Convolution& spec, const Shape& s, int64_t n, int64_t g) {
+int64_t src_offset(const dnn::Convolution& spec, const PlainConvShape& s, int64_t n, int64_t g) {
   return n * spec.src.strides[0] + g * s.in * spec.src.strides[1];
 }
 
 template <typename T>
-StatusOr<T*> column_memory(CpuDevice& device, const Shape& s) {
-  const int64_t count = s.column * product(s.places);
+StatusOr<T*> column_memory(CpuDevice& device, const PlainConvShape& s) {
+  const int64_t count = s.column * product_plain_conv(s.places);
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory,
                             device.scratch(static_cast<size_t>(count) * sizeof(T)));
   return reinterpret_cast<T*>(memory);
@@ -133,9 +135,9 @@ StatusOr<T*> column_memory(CpuDevice& device, const Shape& s) {
 template <typename T>
 Status plain_convolution(CpuDevice& device, const dnn::Convolution& spec, const T* src,
                          const T* weights, T* dst) {
-  const Shape s(spec);
+  const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
-  const Given<T> windows(columns, s.column, product(s.places));
+  const Given<T> windows(columns, s.column, product_plain_conv(s.places));
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t g = 0; g < s.groups; ++g) {
       gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);
@@ -149,10 +151,10 @@ Status plain_convolution(CpuDevice& device, const dnn::Convolution& spec, const 
 template <typename T>
 Status plain_convolution_backward_data(CpuDevice& device, const dnn::Convolution& spec,
                                        const T* diff_dst, const T* weights, T* diff_src) {
-  const Shape s(spec);
+  const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
-  std::fill_n(diff_src, s.batch * s.groups * s.in * product(s.size), T{0});
-  Packed<T> windows(columns, s.column, product(s.places));
+  std::fill_n(diff_src, s.batch * s.groups * s.in * product_plain_conv(s.size), T{0});
+  Packed<T> windows(columns, s.column, product_plain_conv(s.places));
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t g = 0; g < s.groups; ++g) {
       const Given<T> filter(weights + g * s.out * s.column, s.out, s.column);
@@ -166,10 +168,10 @@ Status plain_convolution_backward_data(CpuDevice& device, const dnn::Convolution
 template <typename T>
 Status plain_convolution_backward_weights(CpuDevice& device, const dnn::Convolution& spec,
                                           const T* src, const T* diff_dst, T* diff_weights) {
-  const Shape s(spec);
+  const PlainConvShape s(spec);
   MILLRACE_ASSIGN_OR_RETURN(T* const columns, column_memory<T>(device, s));
   std::fill_n(diff_weights, s.groups * s.out * s.column, T{0});
-  const Given<T> windows(columns, s.column, product(s.places));
+  const Given<T> windows(columns, s.column, product_plain_conv(s.places));
   for (int64_t n = 0; n < s.batch; ++n) {
     for (int64_t g = 0; g < s.groups; ++g) {
       gather_windows(s, src + src_offset(spec, s, n, g), spec.src.strides[1], columns);

@@ -21,7 +21,7 @@ Status for_sequences(const Tensor& x, Body&& body) {
   return Ok();
 }
 
-Status check_filter(const Tensor& x, const Tensor& filter) {
+Status check_filter_row_conv(const Tensor& x, const Tensor& filter) {
   if (x.rank() >= 2 && filter.rank() == 2 && filter.dtype() == x.dtype() &&
       filter.dim(1) == x.dims().back())
     return Ok();
@@ -44,7 +44,7 @@ StatusOr<Kernel> row_conv(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weights, needed(ctx, filter, "Filter"));
-    MILLRACE_RETURN_IF_ERROR(check_filter(*in, *weights));
+    MILLRACE_RETURN_IF_ERROR(check_filter_row_conv(*in, *weights));
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       const int64_t width = in->dims().back();
@@ -71,7 +71,7 @@ StatusOr<Kernel> row_conv_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weights, needed(ctx, filter, "Filter"));
-    MILLRACE_RETURN_IF_ERROR(check_filter(*in, *weights));
+    MILLRACE_RETURN_IF_ERROR(check_filter_row_conv(*in, *weights));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, filter_grad, *weights));
     if (dx != nullptr) fill_zero(*dx);

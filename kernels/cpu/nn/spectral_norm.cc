@@ -8,19 +8,19 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct SpectralNormAttrs {
   int64_t dim = 0;
   int64_t iterations = 1;
   double epsilon = 0;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+SpectralNormAttrs read_attrs_spectral_norm(const KernelSetup& op) {
   return {op.attr<int64_t>("dim"), op.attr<int64_t>("power_iters"), op.attr<float>("eps")};
 }
 
 // Weight as a matrix with dim in front: element [row, column] is at
 // column / inner * rows * inner + row * inner + column % inner.
-struct Shape {
+struct SpectralNormShape {
   int64_t outer = 1;
   int64_t rows = 1;
   int64_t inner = 1;
@@ -38,12 +38,12 @@ struct Shape {
   }
 };
 
-StatusOr<Shape> shape_of(const Tensor& weight, int64_t dim) {
+StatusOr<SpectralNormShape> shape_of_spectral_norm(const Tensor& weight, int64_t dim) {
   const auto rank = static_cast<int64_t>(weight.rank());
   if (dim < 0) dim += rank;
   if (dim < 0 || dim >= rank)
     return KernelContext::error("attribute 'dim' is {}, Weight is {}", dim, describe(weight));
-  Shape shape;
+  SpectralNormShape shape;
   for (int64_t i = 0; i < dim; ++i) shape.outer *= weight.dim(i);
   for (int64_t i = dim + 1; i < rank; ++i) shape.inner *= weight.dim(i);
   shape.rows = weight.dim(dim);
@@ -51,7 +51,7 @@ StatusOr<Shape> shape_of(const Tensor& weight, int64_t dim) {
 }
 
 template <typename T>
-void normalise(std::vector<T>& v, T epsilon) {
+void normalise_spectral_norm(std::vector<T>& v, T epsilon) {
   T squares = 0;
   for (const T value : v) squares += value * value;
   const T norm = std::sqrt(squares) + epsilon;
@@ -67,7 +67,8 @@ struct Singular {
 };
 
 template <typename T>
-Singular<T> iterate(const Shape& s, const Attrs& attrs, const T* w, const T* u, const T* v) {
+Singular<T> iterate(const SpectralNormShape& s, const SpectralNormAttrs& attrs, const T* w,
+                    const T* u, const T* v) {
   Singular<T> found{{u, u + s.rows}, {v, v + s.columns()}};
   const T epsilon = static_cast<T>(attrs.epsilon);
   for (int64_t k = 0; k < attrs.iterations; ++k) {
@@ -75,12 +76,12 @@ Singular<T> iterate(const Shape& s, const Attrs& attrs, const T* w, const T* u, 
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.v[static_cast<size_t>(c)] += w[at] * found.u[static_cast<size_t>(r)];
     });
-    normalise(found.v, epsilon);
+    normalise_spectral_norm(found.v, epsilon);
     std::fill(found.u.begin(), found.u.end(), T{0});
     s.for_elements([&](int64_t at, int64_t r, int64_t c) {
       found.u[static_cast<size_t>(r)] += w[at] * found.v[static_cast<size_t>(c)];
     });
-    normalise(found.u, epsilon);
+    normalise_spectral_norm(found.u, epsilon);
   }
   s.for_elements([&](int64_t at, int64_t r, int64_t c) {
     found.sigma += found.u[static_cast<size_t>(r)] * w[at] * found.v[static_cast<size_t>(c)];
@@ -88,13 +89,14 @@ Singular<T> iterate(const Shape& s, const Attrs& attrs, const T* w, const T* u, 
   return found;
 }
 
-struct Args {
+struct SpectralNormArgs {
   ArgIndex weight, u, v, dout, out;
 };
 
 template <typename T>
-StatusOr<Singular<T>> find_singular(const KernelContext& ctx, const Args& args, const Attrs& attrs,
-                                    const Shape& s, const Tensor& weight) {
+StatusOr<Singular<T>> find_singular(const KernelContext& ctx, const SpectralNormArgs& args,
+                                    const SpectralNormAttrs& attrs, const SpectralNormShape& s,
+                                    const Tensor& weight) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const left, needed(ctx, args.u, "U"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const right, needed(ctx, args.v, "V"));
   MILLRACE_ASSIGN_OR_RETURN(const T* const u, channel_values<T>(left, "U", s.rows));
@@ -103,10 +105,12 @@ StatusOr<Singular<T>> find_singular(const KernelContext& ctx, const Args& args, 
 }
 
 StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
-  const Args args{op.input("Weight"), op.input("U"), op.input("V"), {}, op.output("Out")};
-  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  const SpectralNormArgs args{
+      op.input("Weight"), op.input("U"), op.input("V"), {}, op.output("Out")};
+  return Kernel([args, attrs = read_attrs_spectral_norm(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weight, needed(ctx, args.weight, "Weight"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*weight, attrs.dim));
+    MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s,
+                              shape_of_spectral_norm(*weight, attrs.dim));
     return dispatch<FloatTypes>(weight->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,
@@ -120,9 +124,9 @@ StatusOr<Kernel> spectral_norm(const KernelSetup& op) {
 
 // The singular vectors count as constants: d sigma / d Weight = u v'.
 StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
-  const Args args{op.input("Weight"), op.input("U"), op.input("V"), op.input("Out@GRAD"),
-                  op.output("Weight@GRAD")};
-  return Kernel([args, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  const SpectralNormArgs args{op.input("Weight"), op.input("U"), op.input("V"),
+                              op.input("Out@GRAD"), op.output("Weight@GRAD")};
+  return Kernel([args, attrs = read_attrs_spectral_norm(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weight, needed(ctx, args.weight, "Weight"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, result_like(ctx, args.out, *weight));
     if (dw == nullptr) return Ok();
@@ -132,7 +136,8 @@ StatusOr<Kernel> spectral_norm_grad(const KernelSetup& op) {
       return Ok();
     }
     MILLRACE_RETURN_IF_ERROR(check_alike(*weight, "Weight", *dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*weight, attrs.dim));
+    MILLRACE_ASSIGN_OR_RETURN(const SpectralNormShape s,
+                              shape_of_spectral_norm(*weight, attrs.dim));
     return dispatch<FloatTypes>(weight->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       MILLRACE_ASSIGN_OR_RETURN(const Singular<T> found,

@@ -9,12 +9,12 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct SppAttrs {
   int64_t levels = 1;
   bool max = false;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+SppAttrs read_attrs_spp(const KernelSetup& op) {
   return {op.attr<int64_t>("pyramid_height"), op.attr<std::string>("pooling_type") == "max"};
 }
 
@@ -35,7 +35,7 @@ StatusOr<PoolPlan> plan_level(const Tensor& x, int64_t level, bool max) {
 }
 
 StatusOr<std::vector<PoolPlan>> plan_levels(const Tensor& x, const Tensor& out,
-                                            const Attrs& attrs) {
+                                            const SppAttrs& attrs) {
   if (x.rank() != 4) return KernelContext::error("X must hold images, found {}", describe(x));
   std::vector<PoolPlan> plans;
   int64_t width = 0;
@@ -67,7 +67,7 @@ void for_planes(const std::vector<PoolPlan>& plans, Body&& body) {
 StatusOr<Kernel> spp(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_spp(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     Tensor& to = ctx.out(out);
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<PoolPlan> plans, plan_levels(*in, to, attrs));
@@ -90,7 +90,7 @@ StatusOr<Kernel> spp_grad(const KernelSetup& op) {
   const ArgIndex out = op.input("Out");
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_spp(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const in, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, result_like(ctx, x_grad, *in));
     if (dx == nullptr) return Ok();

@@ -24,8 +24,8 @@ StatusOr<Kernel> kernel_alone(const KernelSetup& op, KernelMaker maker) {
   return maker(apart);
 }
 
-struct ForwardArgs {
-  explicit ForwardArgs(const KernelSetup& op)
+struct SyncBatchNormForwardArgs {
+  explicit SyncBatchNormForwardArgs(const KernelSetup& op)
       : x(op.input("X")),
         scale(op.input("Scale")),
         bias(op.input("Bias")),
@@ -73,7 +73,8 @@ Status find_moments(const KernelContext& ctx, DeviceGroup& group, const ChannelL
 }
 
 template <typename T>
-Status run_forward(const KernelContext& ctx, const ForwardArgs& args, DeviceGroup& group) {
+Status run_forward_sync_batch_norm(const KernelContext& ctx, const SyncBatchNormForwardArgs& args,
+                                   DeviceGroup& group) {
   using C = Compute<T>;
   const Tensor& x = ctx.in(args.x);
   const ChannelLayout l(x.dims(), args.last);
@@ -126,18 +127,18 @@ StatusOr<Kernel> sync_batch_norm(const KernelSetup& op) {
   if (op.attr<bool>("fuse_with_relu"))
     return Status(StatusCode::kUnimplemented, "sync_batch_norm with attribute 'fuse_with_relu'");
   if (stored) return alone;
-  const ForwardArgs args(op);
+  const SyncBatchNormForwardArgs args(op);
   return Kernel([args, alone = std::move(alone)](const KernelContext& ctx) -> Status {
     DeviceGroup* const group = group_of(ctx);
     if (group == nullptr) return alone(ctx);
     return dispatch<AllFloatTypes>(ctx.in(args.x).dtype(), [&](auto tag) {
-      return run_forward<typename decltype(tag)::type>(ctx, args, *group);
+      return run_forward_sync_batch_norm<typename decltype(tag)::type>(ctx, args, *group);
     });
   });
 }
 
-struct GradArgs {
-  explicit GradArgs(const KernelSetup& op)
+struct SyncBatchNormGradArgs {
+  explicit SyncBatchNormGradArgs(const KernelSetup& op)
       : x(op.input("X")),
         dy(op.input("Y@GRAD")),
         scale(op.input("Scale")),
@@ -155,7 +156,8 @@ struct GradArgs {
 // Gradients of Scale and Bias are those of this device, which are summed as all gradients of
 // parameters are; that of X needs the sums over all devices.
 template <typename T>
-Status run_gradient(const KernelContext& ctx, const GradArgs& args, DeviceGroup& group) {
+Status run_gradient_sync_batch_norm(const KernelContext& ctx, const SyncBatchNormGradArgs& args,
+                                    DeviceGroup& group) {
   using C = Compute<T>;
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const input, needed(ctx, args.x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, args.dy, "Y@GRAD"));
@@ -217,12 +219,12 @@ Status run_gradient(const KernelContext& ctx, const GradArgs& args, DeviceGroup&
 StatusOr<Kernel> sync_batch_norm_grad(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Kernel alone, kernel_alone(op, batch_norm_grad_kernel));
   if (op.attr<bool>("use_global_stats") || op.attr<bool>("is_test")) return alone;
-  const GradArgs args(op);
+  const SyncBatchNormGradArgs args(op);
   return Kernel([args, alone = std::move(alone)](const KernelContext& ctx) -> Status {
     DeviceGroup* const group = group_of(ctx);
     if (group == nullptr || ctx.find_in(args.dy) == nullptr) return alone(ctx);
     return dispatch<AllFloatTypes>(ctx.find_in(args.dy)->dtype(), [&](auto tag) {
-      return run_gradient<typename decltype(tag)::type>(ctx, args, *group);
+      return run_gradient_sync_batch_norm<typename decltype(tag)::type>(ctx, args, *group);
     });
   });
 }

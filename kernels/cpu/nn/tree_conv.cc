@@ -52,9 +52,9 @@ StatusOr<Children> read_tree(const int32_t* edges, int64_t pairs, int64_t nodes)
 }
 
 // The nodes below a root that are less than max_depth away from it, and itself.
-class Walk {
+class TreeConvWalk {
  public:
-  Walk(const Children& tree, int32_t max_depth)
+  TreeConvWalk(const Children& tree, int32_t max_depth)
       : tree_(tree), max_depth_(max_depth), seen_(tree.size(), 0) {}
 
   const std::vector<Neighbour>& from(int32_t root) {
@@ -97,7 +97,7 @@ class Walk {
 };
 
 // Sizes of one call.
-struct Sizes {
+struct TreeConvSizes {
   int64_t batch = 0;
   int64_t nodes = 0;
   int64_t features = 0;
@@ -105,26 +105,27 @@ struct Sizes {
   int64_t columns = 0;  ///< of the filter as a matrix of 3 * features rows
 };
 
-StatusOr<Sizes> sizes_of(const Tensor& nodes, const Tensor& edges, const Tensor& filter) {
+StatusOr<TreeConvSizes> sizes_of_tree_conv(const Tensor& nodes, const Tensor& edges,
+                                           const Tensor& filter) {
   if (nodes.rank() != 3 || edges.rank() != 3 || filter.rank() != 4 || edges.dim(2) != 2 ||
       edges.dim(0) != nodes.dim(0) || filter.dim(0) != nodes.dim(2) || filter.dim(1) != 3 ||
       edges.dtype() != DType::kInt32 || filter.dtype() != nodes.dtype()) {
     return KernelContext::error("NodesVector {}, EdgeSet {} and Filter {} do not fit together",
                                 describe(nodes), describe(edges), describe(filter));
   }
-  return Sizes{nodes.dim(0), nodes.dim(1), nodes.dim(2), edges.dim(1),
-               filter.dim(2) * filter.dim(3)};
+  return TreeConvSizes{nodes.dim(0), nodes.dim(1), nodes.dim(2), edges.dim(1),
+                       filter.dim(2) * filter.dim(3)};
 }
 
 // Calls body(image, patches) with the neighbours of every node of each tree of a batch.
 template <typename Body>
-Status for_trees(const Tensor& edges, const Sizes& sizes, int32_t max_depth, Body&& body) {
+Status for_trees(const Tensor& edges, const TreeConvSizes& sizes, int32_t max_depth, Body&& body) {
   for (int64_t n = 0; n < sizes.batch; ++n) {
     MILLRACE_ASSIGN_OR_RETURN(
         const Children tree,
         read_tree(edges.data<int32_t>() + n * sizes.pairs * 2, sizes.pairs, sizes.nodes));
     std::vector<std::vector<Neighbour>> patches;
-    Walk walk(tree, max_depth);
+    TreeConvWalk walk(tree, max_depth);
     for (size_t root = 1; root < tree.size(); ++root)
       patches.push_back(walk.from(static_cast<int32_t>(root)));
     MILLRACE_RETURN_IF_ERROR(body(n, patches));
@@ -134,8 +135,8 @@ Status for_trees(const Tensor& edges, const Sizes& sizes, int32_t max_depth, Bod
 
 // A row a node: for each feature the weighted sums over its neighbours.
 template <typename T>
-void gather(const std::vector<std::vector<Neighbour>>& patches, int64_t features, const T* nodes,
-            T* rows) {
+void gather_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
+                      const T* nodes, T* rows) {
   std::fill_n(rows, static_cast<int64_t>(patches.size()) * 3 * features, T{0});
   for (const std::vector<Neighbour>& patch : patches) {
     for (const Neighbour& near : patch) {
@@ -152,8 +153,8 @@ void gather(const std::vector<std::vector<Neighbour>>& patches, int64_t features
 
 // Its gradient: adds to those of the nodes.
 template <typename T>
-void scatter(const std::vector<std::vector<Neighbour>>& patches, int64_t features, const T* rows,
-             T* nodes) {
+void scatter_tree_conv(const std::vector<std::vector<Neighbour>>& patches, int64_t features,
+                       const T* rows, T* nodes) {
   for (const std::vector<Neighbour>& patch : patches) {
     for (const Neighbour& near : patch) {
       T* const to = nodes + near.node * features;
@@ -177,7 +178,7 @@ StatusOr<Kernel> tree_conv(const KernelSetup& op) {
     const Tensor& nodes = ctx.in(nodes_arg);
     const Tensor& filter = ctx.in(filter_arg);
     const Tensor& edges = ctx.in(edges_arg);
-    MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, sizes_of(nodes, edges, filter));
+    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes, sizes_of_tree_conv(nodes, edges, filter));
     return dispatch<FloatTypes>(nodes.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* const out = ctx.out(out_arg).data<T>();
@@ -185,8 +186,8 @@ StatusOr<Kernel> tree_conv(const KernelSetup& op) {
       std::fill_n(out, ctx.out(out_arg).numel(), T{0});
       std::vector<T> rows(static_cast<size_t>(sizes.nodes * 3 * sizes.features));
       return for_trees(edges, sizes, max_depth, [&](int64_t n, const auto& patches) {
-        gather(patches, sizes.features, nodes.data<T>() + n * sizes.nodes * sizes.features,
-               rows.data());
+        gather_tree_conv(patches, sizes.features,
+                         nodes.data<T>() + n * sizes.nodes * sizes.features, rows.data());
         const GemmShape shape{static_cast<int64_t>(patches.size()), sizes.columns,
                               3 * sizes.features};
         return (*gemm)(ctx.device(), shape, rows.data(), filter.data<T>(),
@@ -210,7 +211,8 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const edges, needed(ctx, edges_arg, "EdgeSet"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const filter, needed(ctx, filter_arg, "Filter"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, dout_arg, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Sizes sizes, sizes_of(*nodes, *edges, *filter));
+    MILLRACE_ASSIGN_OR_RETURN(const TreeConvSizes sizes,
+                              sizes_of_tree_conv(*nodes, *edges, *filter));
     if (dout->numel() != sizes.batch * sizes.nodes * sizes.columns ||
         dout->dtype() != nodes->dtype())
       return ctx.error("Out@GRAD {} does not fit NodesVector {}", describe(*dout),
@@ -228,7 +230,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
         const int64_t first = n * sizes.nodes * sizes.features;
         const auto count = static_cast<int64_t>(patches.size());
         if (dfilter != nullptr) {
-          gather(patches, sizes.features, nodes->data<T>() + first, rows.data());
+          gather_tree_conv(patches, sizes.features, nodes->data<T>() + first, rows.data());
           GemmShape shape{width, sizes.columns, count};
           shape.a_transposed = true;
           shape.accumulate = true;
@@ -240,7 +242,7 @@ StatusOr<Kernel> tree_conv_grad(const KernelSetup& op) {
         shape.b_transposed = true;
         MILLRACE_RETURN_IF_ERROR(
             (*for_nodes)(ctx.device(), shape, from, filter->data<T>(), rows.data()));
-        scatter(patches, sizes.features, rows.data(), dnodes->data<T>() + first);
+        scatter_tree_conv(patches, sizes.features, rows.data(), dnodes->data<T>() + first);
         return Ok();
       });
     });

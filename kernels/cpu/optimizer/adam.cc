@@ -78,7 +78,7 @@ std::shared_ptr<AdamState> adam_state(const KernelSetup& op) {
   return state;
 }
 
-StatusOr<Kernel> adam(const KernelSetup& op) {
+StatusOr<Kernel> adam_kernel(const KernelSetup& op) {
   return Kernel(
       [state = adam_state(op)](const KernelContext& ctx) { return run_adam(ctx, *state); });
 }
@@ -121,7 +121,7 @@ StatusOr<Kernel> adamax(const KernelSetup& op) {
 }  // namespace
 
 void add_adam_kernels(KernelRegistry& registry) {
-  registry.add("adam", adam);
+  registry.add("adam", adam_kernel);
   registry.add("adamw", adamw);
   registry.add("adamax", adamax);
 }

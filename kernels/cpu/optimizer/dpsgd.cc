@@ -21,7 +21,8 @@ struct DpsgdSettings {
 // Every element has noise of its own: a gradient is private only then. (The original draws one
 // number for all elements of a parameter.)
 template <typename T>
-void step(const UpdateTensors& t, const DpsgdSettings& s, double norm, std::mt19937_64& engine) {
+void step_dpsgd(const UpdateTensors& t, const DpsgdSettings& s, double norm,
+                std::mt19937_64& engine) {
   const T shrink = static_cast<T>(norm > s.clip ? s.clip / norm : 1.0);
   std::normal_distribution<T> noise(0, s.sigma > 0 ? static_cast<T>(s.sigma) : T(1));
   const T factor = s.sigma > 0 ? static_cast<T>(1 / s.batch_size) : T(0);
@@ -49,7 +50,7 @@ StatusOr<Kernel> dpsgd(const KernelSetup& op) {
     if (t.grad == nullptr) return ctx.error("Grad must be dense, found selected rows");
     const double norm = std::sqrt(optimizer::squared_norm(*t.grad, ctx.device()));
     return dispatch<FloatTypes>(t.param->dtype(), [&](auto tag) -> Status {
-      step<typename decltype(tag)::type>(t, settings, norm, engine);
+      step_dpsgd<typename decltype(tag)::type>(t, settings, norm, engine);
       return Ok();
     });
   });

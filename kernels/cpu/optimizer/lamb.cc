@@ -49,17 +49,17 @@ struct LambState {
   bool adapt = true;
 };
 
-constexpr int64_t kBlock = 16384;
+constexpr int64_t kLambBlock = 16384;
 
 // Factor of the rate: the norm of the parameter by that of the direction.
 template <typename T>
 double trust(const Direction<T>& direction, int64_t count, CpuDevice& device) {
-  const int64_t blocks = (count + kBlock - 1) / kBlock;
+  const int64_t blocks = (count + kLambBlock - 1) / kLambBlock;
   llvm::SmallVector<std::pair<double, double>, 64> sums(static_cast<size_t>(blocks));
   device.parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * kBlock;
-      const int64_t size = std::min(kBlock, count - first);
+      const int64_t first = b * kLambBlock;
+      const int64_t size = std::min(kLambBlock, count - first);
       const auto square = [](T x) { return x * x; };
       sums[static_cast<size_t>(b)] = {
           lane_sum<T>(size, [&](int64_t i) { return square(direction.param[first + i]); }),
@@ -76,7 +76,7 @@ double trust(const Direction<T>& direction, int64_t count, CpuDevice& device) {
 }
 
 template <typename T>
-void step(const Direction<T>& direction, T* param, T rate, int64_t count, CpuDevice& device) {
+void step_lamb(const Direction<T>& direction, T* param, T rate, int64_t count, CpuDevice& device) {
   device.parallel_for(count, optimizer::kUpdateGrain, [&](int64_t begin, int64_t end) {
     const Direction<T> d = direction;
     for (int64_t i = begin; i < end; ++i) param[i] -= rate * d(i);
@@ -105,7 +105,7 @@ Status run_lamb(const KernelContext& ctx, LambState& state) {
                                  static_cast<T>(state.decay)};
     const int64_t count = t.param->numel();
     const double factor = state.adapt ? trust(direction, count, ctx.device()) : 1.0;
-    step(direction, t.param->data<T>(), static_cast<T>(t.rate * factor), count, ctx.device());
+    step_lamb(direction, t.param->data<T>(), static_cast<T>(t.rate * factor), count, ctx.device());
     return Ok();
   }));
   return optimizer::update_powers(ctx, state.moments, s, t);

@@ -11,7 +11,7 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kLossScalingGrain = 32768;
 
 // x - x is 0 for finite numbers and NaN for the others, which a sum keeps: no branches.
 template <typename T>
@@ -33,15 +33,15 @@ bool all_finite(const T* x, int64_t count) {
 template <typename T>
 bool all_finite(const Tensor& x, CpuDevice& device) {
   std::atomic<bool> finite = true;
-  device.parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  device.parallel_for(x.numel(), kLossScalingGrain, [&](int64_t begin, int64_t end) {
     if (!all_finite(x.data<T>() + begin, end - begin)) finite = false;
   });
   return finite;
 }
 
 template <typename T>
-void multiply(const Tensor& x, Tensor& out, double factor, CpuDevice& device) {
-  device.parallel_for(x.numel(), kGrain, [&](int64_t begin, int64_t end) {
+void multiply_loss_scaling(const Tensor& x, Tensor& out, double factor, CpuDevice& device) {
+  device.parallel_for(x.numel(), kLossScalingGrain, [&](int64_t begin, int64_t end) {
     using C = Compute<T>;
     const C f = static_cast<C>(factor);
     const T* const from = x.data<T>();
@@ -73,8 +73,8 @@ StatusOr<Kernel> check_finite_and_unscale(const KernelSetup& op) {
     for (int32_t k = 0; k < x.count; ++k) {
       MILLRACE_RETURN_IF_ERROR(
           dispatch<AllFloatTypes>(ctx.in(x, k).dtype(), [&](auto tag) -> Status {
-            multiply<typename decltype(tag)::type>(ctx.in(x, k), ctx.out(out, k),
-                                                   finite ? 1 / divisor : 0, ctx.device());
+            multiply_loss_scaling<typename decltype(tag)::type>(
+                ctx.in(x, k), ctx.out(out, k), finite ? 1 / divisor : 0, ctx.device());
             return Ok();
           }));
     }

@@ -10,7 +10,7 @@ StatusOr<double> number_or(const KernelContext& ctx, ArgIndex arg, const char* s
   return first_number(*tensor, slot);
 }
 
-Status multiply(const KernelContext& ctx, ArgIndex in, ArgIndex out, double factor) {
+Status multiply_moments(const KernelContext& ctx, ArgIndex in, ArgIndex out, double factor) {
   if (!in || !out) return Ok();
   const Tensor& from = ctx.in(in);
   Tensor& to = ctx.out(out);
@@ -63,8 +63,8 @@ Status update_powers(const KernelContext& ctx, const MomentSlots& slots, const M
                      const UpdateTensors& t) {
   const bool keep = s.skip || slots.keep_powers || t.nothing_to_do();
   MILLRACE_RETURN_IF_ERROR(
-      multiply(ctx, slots.beta1_pow, slots.beta1_pow_out, keep ? 1.0 : s.beta1));
-  return multiply(ctx, slots.beta2_pow, slots.beta2_pow_out, keep ? 1.0 : s.beta2);
+      multiply_moments(ctx, slots.beta1_pow, slots.beta1_pow_out, keep ? 1.0 : s.beta1));
+  return multiply_moments(ctx, slots.beta2_pow, slots.beta2_pow_out, keep ? 1.0 : s.beta2);
 }
 
 }  // namespace millrace::kernels::optimizer

@@ -10,17 +10,17 @@
 namespace millrace::kernels::optimizer {
 namespace {
 
-constexpr int64_t kBlock = 16384;
+constexpr int64_t kNormsBlock = 16384;
 
 template <typename T>
 double squares(const T* x, int64_t count, CpuDevice& device) {
-  const int64_t blocks = (count + kBlock - 1) / kBlock;
+  const int64_t blocks = (count + kNormsBlock - 1) / kNormsBlock;
   llvm::SmallVector<double, 64> sums(static_cast<size_t>(blocks));
   device.parallel_for(blocks, 2, [&](int64_t begin, int64_t end) {
     for (int64_t b = begin; b < end; ++b) {
-      const T* const block = x + b * kBlock;
+      const T* const block = x + b * kNormsBlock;
       sums[static_cast<size_t>(b)] = static_cast<double>(
-          lane_sum<Compute<T>>(std::min(kBlock, count - b * kBlock), [&](int64_t i) {
+          lane_sum<Compute<T>>(std::min(kNormsBlock, count - b * kNormsBlock), [&](int64_t i) {
             const auto value = static_cast<Compute<T>>(block[i]);
             return value * value;
           }));

@@ -73,7 +73,7 @@ bool descend_few(const KernelContext& ctx, const UpdateSlots& slots) {
   return true;
 }
 
-StatusOr<Kernel> sgd(const KernelSetup& op) {
+StatusOr<Kernel> sgd_plain(const KernelSetup& op) {
   const UpdateSlots slots = update_slots(op, {});
   optimizer::accept_layouts(op, slots);
   Kernel dense = optimizer::update_kernel<0>(
@@ -127,7 +127,7 @@ Kernel momentum_kernel(UpdateSlots slots, const MomentumSettings& settings, bool
                                                 momentum_formula<false>(settings));
 }
 
-StatusOr<Kernel> momentum(const KernelSetup& op) {
+StatusOr<Kernel> momentum_plain(const KernelSetup& op) {
   MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
   if (op.attr<std::string>("regularization_method") == "l2_decay")
     settings.decay = op.attr<float>("regularization_coeff");
@@ -162,8 +162,8 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
 }  // namespace
 
 void add_plain_kernels(KernelRegistry& registry) {
-  registry.add("sgd", sgd);
-  registry.add("momentum", momentum);
+  registry.add("sgd", sgd_plain);
+  registry.add("momentum", momentum_plain);
   registry.add("merged_momentum", merged_momentum);
 }
 

@@ -62,7 +62,7 @@ struct Root {
   T operator()(T x) const { return std::sqrt(x); }
 };
 template <typename T>
-struct Power {
+struct ProximalPower {
   T exponent;
   T operator()(T x) const { return std::pow(x, exponent); }
 };
@@ -100,7 +100,8 @@ StatusOr<Kernel> ftrl(const KernelSetup& op) {
   }
   return update_kernel<2>(std::move(slots), Sparse::kOwnRows, [=](auto rate) {
     using T = decltype(rate);
-    return Ftrl<T, Power>{rate, static_cast<T>(l1), static_cast<T>(l2), {static_cast<T>(-power)}};
+    return Ftrl<T, ProximalPower>{
+        rate, static_cast<T>(l1), static_cast<T>(l2), {static_cast<T>(-power)}};
   });
 }
 

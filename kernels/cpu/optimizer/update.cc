@@ -38,7 +38,7 @@ Status check_like(const KernelContext& ctx, const Tensor& param, const Tensor& o
   return Ok();
 }
 
-Status check_rows(const KernelContext& ctx, const Tensor& param, const SelectedRows& rows) {
+Status check_rows_update(const KernelContext& ctx, const Tensor& param, const SelectedRows& rows) {
   if (rows.rows.empty()) return Ok();
   if (param.rank() == 0 || rows.height != param.dim(0) ||
       row_width(rows.value) != row_width(param) || rows.value.dtype() != param.dtype()) {
@@ -50,7 +50,8 @@ Status check_rows(const KernelContext& ctx, const Tensor& param, const SelectedR
 
 // Brings everything into the layout of the parameter, or all into row-major order where the formula
 // would see padding or converted elements.
-Status follow_layout(const KernelContext& ctx, const UpdateSlots& slots, const UpdateTensors& t) {
+Status follow_layout_update(const KernelContext& ctx, const UpdateSlots& slots,
+                            const UpdateTensors& t) {
   const bool follows =
       t.rows == nullptr && !is_padded(*t.param) && t.master == nullptr &&
       t.grad->dims() == t.param->dims() && t.grad->dtype() == t.param->dtype() &&
@@ -125,7 +126,7 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   if (!slots.grad) return ctx.error("Grad is missing");
   t.rows = ctx.in_value(slots.grad).get_if<SelectedRows>();
   if (t.rows != nullptr) {
-    MILLRACE_RETURN_IF_ERROR(check_rows(ctx, *t.param, *t.rows));
+    MILLRACE_RETURN_IF_ERROR(check_rows_update(ctx, *t.param, *t.rows));
   } else {
     t.grad = ctx.find_in(slots.grad);
     if (t.grad == nullptr) return ctx.error("Grad must be a tensor or selected rows");
@@ -138,7 +139,7 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
     MILLRACE_RETURN_IF_ERROR(join_group(ctx, slots, t));
     return t;
   }
-  if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout(ctx, slots, t));
+  if (any_layout(t)) MILLRACE_RETURN_IF_ERROR(follow_layout_update(ctx, slots, t));
   return t;
 }
 

@@ -8,7 +8,7 @@ using StoredTypes = Types<float, double, int8_t, int16_t, int32_t>;
 
 // out = x * factor, for the elements of a run.
 template <typename T, typename C>
-void multiply(const T* x, C* out, int64_t count, C factor) {
+void multiply_dequantize(const T* x, C* out, int64_t count, C factor) {
   for (int64_t i = 0; i < count; ++i) out[i] = static_cast<C>(x[i]) * factor;
 }
 
@@ -41,7 +41,7 @@ StatusOr<Kernel> dequantize(const KernelSetup& op) {
     Tensor& out = ctx.out(out_arg);
     MILLRACE_RETURN_IF_ERROR(check_scale(ctx, scale, out, 1));
     return with_types(x, out, [&]<typename T, typename C>(const T* from, C* to) -> Status {
-      multiply(from, to, x.numel(), *scale.data<C>() / static_cast<C>(range));
+      multiply_dequantize(from, to, x.numel(), *scale.data<C>() / static_cast<C>(range));
       return Ok();
     });
   });
@@ -73,7 +73,7 @@ StatusOr<Kernel> dequantize_channels(const KernelSetup& op) {
       const C all = scales.count == 2 ? *ctx.in(scales, 1).data<C>() : C(1);
       for (int64_t r = 0; r < view.outer * view.size; ++r) {
         const C factor = channels[r % view.size] * all / static_cast<C>(range);
-        multiply(from + r * view.inner, to + r * view.inner, view.inner, factor);
+        multiply_dequantize(from + r * view.inner, to + r * view.inner, view.inner, factor);
       }
       return Ok();
     });

@@ -40,7 +40,7 @@ void scale_all(CpuDevice& device, const T* x, T* out, int64_t count, float facto
   });
 }
 
-constexpr int64_t kBlock = 256;
+constexpr int64_t kDropoutBlock = 256;
 
 // The numbers below which an element is dropped are 32 bits wide; 2^32 itself (probability 1) is
 // told apart by `all`.
@@ -59,12 +59,12 @@ void draw_block(uint64_t key, int64_t first, int64_t count, Threshold t, uint8_t
     std::memset(kept, 0, static_cast<size_t>(count));
     return;
   }
-  uint32_t words[kBlock];
+  uint32_t words[kDropoutBlock];
   const auto base = static_cast<uint64_t>(first) / 2;
-  for (uint64_t i = 0; i < kBlock / 2; ++i) {
+  for (uint64_t i = 0; i < kDropoutBlock / 2; ++i) {
     const uint64_t bits = random_bits(key, base + i);
     words[i] = static_cast<uint32_t>(bits);
-    words[kBlock / 2 + i] = static_cast<uint32_t>(bits >> 32U);
+    words[kDropoutBlock / 2 + i] = static_cast<uint32_t>(bits >> 32U);
   }
   for (int64_t i = 0; i < count; ++i) kept[i] = words[i] >= t.below ? 1 : 0;
 }
@@ -75,12 +75,12 @@ void drop(CpuDevice& device, uint64_t key, const DropoutArgs& args, const T* x, 
   using C = Compute<T>;
   const Threshold threshold(args.probability);
   const auto scale = static_cast<C>(args.kept_scale());
-  const int64_t blocks = (count + kBlock - 1) / kBlock;
+  const int64_t blocks = (count + kDropoutBlock - 1) / kDropoutBlock;
   device.parallel_for(blocks, 64, [&](int64_t begin, int64_t end) {
-    uint8_t room[kBlock];
+    uint8_t room[kDropoutBlock];
     for (int64_t b = begin; b < end; ++b) {
-      const int64_t first = b * kBlock;
-      const int64_t n = std::min(kBlock, count - first);
+      const int64_t first = b * kDropoutBlock;
+      const int64_t n = std::min(kDropoutBlock, count - first);
       uint8_t* const kept = mask == nullptr ? room : mask + first;
       draw_block(key, first, n, threshold, kept);
       const T* const from = x + first;

@@ -37,7 +37,7 @@ StatusOr<Number> parse_number(const KernelSetup& op, const std::string& text) {
 }
 
 template <typename T>
-T value_as(const Number& number) {
+T value_as_fill(const Number& number) {
   if constexpr (std::is_same_v<T, bool>) {
     return number.real != 0;
   } else if constexpr (std::is_integral_v<T>) {
@@ -48,11 +48,11 @@ T value_as(const Number& number) {
   }
 }
 
-Status fill(CpuDevice& device, Tensor& out, const Number& number) {
+Status fill_kernel(CpuDevice& device, Tensor& out, const Number& number) {
   return dispatch<AllTypes>(out.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
     T* const to = out.data<T>();
-    const T value = value_as<T>(number);
+    const T value = value_as_fill<T>(number);
     device.parallel_for(out.numel(), 65536, [&](int64_t begin, int64_t end) {
       std::fill(to + begin, to + end, value);
     });
@@ -86,7 +86,7 @@ bool makes_rows(const KernelSetup& op) {
   return false;
 }
 
-StatusOr<Kernel> fill_constant(const KernelSetup& op) {
+StatusOr<Kernel> fill_constant_fill(const KernelSetup& op) {
   const ArgIndex value_tensor = op.input("ValueTensor");
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
@@ -104,20 +104,20 @@ StatusOr<Kernel> fill_constant(const KernelSetup& op) {
     }
     if (!rows) {
       MILLRACE_RETURN_IF_ERROR(shape.size(ctx, ctx.out(out)));
-      return fill(ctx.device(), ctx.out(out), number);
+      return fill_kernel(ctx.device(), ctx.out(out), number);
     }
     auto& table = ctx.out_value(out).as<SelectedRows>();
     MILLRACE_RETURN_IF_ERROR(shape.size(ctx, table.value));
     table.height = table.value.rank() == 0 ? 0 : table.value.dims()[0];
     table.rows.resize(static_cast<size_t>(table.height));
     for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i] = static_cast<int64_t>(i);
-    return fill(ctx.device(), table.value, number);
+    return fill_kernel(ctx.device(), table.value, number);
   });
 }
 
 template <typename T>
 void copy_listed(const std::vector<float>& values, T* out) {
-  for (size_t i = 0; i < values.size(); ++i) out[i] = value_as<T>({values[i], std::nullopt});
+  for (size_t i = 0; i < values.size(); ++i) out[i] = value_as_fill<T>({values[i], std::nullopt});
 }
 
 StatusOr<Kernel> fill_listed(const KernelSetup& op) {
@@ -147,7 +147,7 @@ StatusOr<Kernel> make_like(const KernelSetup& op, double value, int32_t dtype_nu
     const Number number{value, std::nullopt};
     const auto like = [&](const Tensor& from, Tensor& to) -> Status {
       MILLRACE_RETURN_IF_ERROR(size_output(to, type_for(from), from.dims()));
-      return fill(ctx.device(), to, number);
+      return fill_kernel(ctx.device(), to, number);
     };
     if (const auto* const array = ctx.in_value(x).get_if<TensorArray>()) {
       TensorArray result(array->size());
@@ -184,8 +184,8 @@ StatusOr<Kernel> fill_zeros_like2(const KernelSetup& op) {
 }  // namespace
 
 void add_fill(KernelRegistry& registry) {
-  registry.add("fill_constant", fill_constant);
-  registry.add("fill_constant_batch_size_like", fill_constant);
+  registry.add("fill_constant", fill_constant_fill);
+  registry.add("fill_constant_batch_size_like", fill_constant_fill);
   registry.add("fill", fill_listed);
   registry.add("fill_any_like", fill_any_like);
   registry.add("fill_zeros_like", fill_zeros_like);

@@ -11,14 +11,14 @@
 namespace millrace::kernels {
 namespace {
 
-struct Pair {
+struct NormalPair {
   float first;
   float second;
 };
 
 // Two standard normal numbers from 64 bits (Box-Muller). The angle is an eighth of a turn at most,
 // two bits choose the quadrant.
-inline Pair normal_pair(uint64_t bits) {
+inline NormalPair normal_pair(uint64_t bits) {
   const auto low = static_cast<uint32_t>(bits);
   const auto high = static_cast<uint32_t>(bits >> 32U);
   // 31 bits convert to float without a call; half a step keeps the logarithm finite
@@ -41,22 +41,22 @@ struct Law {
 };
 
 template <typename T>
-void draw_floats(uint64_t key, Law law, T* out, int64_t begin, int64_t end, int64_t count) {
+void draw_floats_normal(uint64_t key, Law law, T* out, int64_t begin, int64_t end, int64_t count) {
   const auto mean = static_cast<float>(law.mean);
   const auto deviation = static_cast<float>(law.deviation);
   const int64_t pairs = std::min(end, count / 2);
   for (int64_t i = begin; i < pairs; ++i) {
-    const Pair pair = normal_pair(random_bits(key, static_cast<uint64_t>(i)));
+    const NormalPair pair = normal_pair(random_bits(key, static_cast<uint64_t>(i)));
     out[2 * i] = static_cast<T>(mean + deviation * pair.first);
     out[2 * i + 1] = static_cast<T>(mean + deviation * pair.second);
   }
   if (end > count / 2) {
-    const Pair pair = normal_pair(random_bits(key, static_cast<uint64_t>(count / 2)));
+    const NormalPair pair = normal_pair(random_bits(key, static_cast<uint64_t>(count / 2)));
     out[count - 1] = static_cast<T>(mean + deviation * pair.first);
   }
 }
 
-void draw_doubles(uint64_t key, Law law, double* out, int64_t begin, int64_t end) {
+void draw_doubles_normal(uint64_t key, Law law, double* out, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const auto at = 2 * static_cast<uint64_t>(i);
     const double u = 1.0 - unit_double(random_bits(key, at));
@@ -71,11 +71,12 @@ Status draw_normal(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
     using T = typename decltype(tag)::type;
     T* const to = out.data<T>();
     if constexpr (std::is_same_v<T, double>) {
-      device.parallel_for(
-          count, 4096, [&](int64_t begin, int64_t end) { draw_doubles(key, law, to, begin, end); });
+      device.parallel_for(count, 4096, [&](int64_t begin, int64_t end) {
+        draw_doubles_normal(key, law, to, begin, end);
+      });
     } else {
       device.parallel_for((count + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
-        draw_floats(key, law, to, begin, end, count);
+        draw_floats_normal(key, law, to, begin, end, count);
       });
     }
     return Ok();
@@ -119,7 +120,7 @@ Status draw_truncated(CpuDevice& device, uint64_t key, Law law, Tensor& out) {
 
 using Draw = Status (*)(CpuDevice&, uint64_t, Law, Tensor&);
 
-StatusOr<Kernel> make(const KernelSetup& op, Draw draw) {
+StatusOr<Kernel> make_normal(const KernelSetup& op, Draw draw) {
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
   const Law law{op.attr<float>("mean"), op.attr<float>("std")};
@@ -132,10 +133,10 @@ StatusOr<Kernel> make(const KernelSetup& op, Draw draw) {
 }
 
 StatusOr<Kernel> gaussian(const KernelSetup& op) {
-  return make(op, draw_normal);
+  return make_normal(op, draw_normal);
 }
 StatusOr<Kernel> truncated(const KernelSetup& op) {
-  return make(op, draw_truncated);
+  return make_normal(op, draw_truncated);
 }
 
 }  // namespace

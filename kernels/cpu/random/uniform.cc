@@ -25,7 +25,8 @@ double below(double max, double min) {
 
 // Elements [2 * begin, 2 * end) of a tensor of count elements: one draw gives two floats.
 template <typename T>
-void draw_floats(uint64_t key, Range range, T* out, int64_t begin, int64_t end, int64_t count) {
+void draw_floats_uniform(uint64_t key, Range range, T* out, int64_t begin, int64_t end,
+                         int64_t count) {
   const auto min = static_cast<float>(range.min);
   const auto span = static_cast<float>(range.max) - min;
   const float last = below(static_cast<float>(range.max), min);
@@ -44,7 +45,7 @@ void draw_floats(uint64_t key, Range range, T* out, int64_t begin, int64_t end, 
   }
 }
 
-void draw_doubles(uint64_t key, Range range, double* out, int64_t begin, int64_t end) {
+void draw_doubles_uniform(uint64_t key, Range range, double* out, int64_t begin, int64_t end) {
   const double last = below(range.max, range.min);
   const double span = range.max - range.min;
   for (int64_t i = begin; i < end; ++i) {
@@ -60,11 +61,11 @@ Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
     T* const to = out.data<T>();
     if constexpr (std::is_same_v<T, double>) {
       device.parallel_for(count, 16384, [&](int64_t begin, int64_t end) {
-        draw_doubles(key, range, to, begin, end);
+        draw_doubles_uniform(key, range, to, begin, end);
       });
     } else {
       device.parallel_for((count + 1) / 2, 8192, [&](int64_t begin, int64_t end) {
-        draw_floats(key, range, to, begin, end, count);
+        draw_floats_uniform(key, range, to, begin, end, count);
       });
     }
     return Ok();
@@ -72,13 +73,14 @@ Status draw(CpuDevice& device, uint64_t key, Range range, Tensor& out) {
 }
 
 // Overwritten diagonal: diag_num elements, diag_step + 1 apart.
-struct Diagonal {
+struct UniformDiagonal {
   int64_t count = 0;
   int64_t step = 0;
   double value = 1;
 };
 
-Status set_diagonal(const KernelContext& ctx, const Diagonal& diagonal, Tensor& out) {
+Status set_diagonal_uniform(const KernelContext& ctx, const UniformDiagonal& diagonal,
+                            Tensor& out) {
   if (diagonal.count == 0) return Ok();
   if ((diagonal.count - 1) * (diagonal.step + 1) >= out.numel()) {
     return ctx.error("{} diagonal elements, {} apart, do not fit {}", diagonal.count,
@@ -97,8 +99,8 @@ StatusOr<Kernel> uniform(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const ShapeArg shape(op);
   const Range range{op.attr<float>("min"), op.attr<float>("max")};
-  const Diagonal diagonal{op.attr<int64_t>("diag_num"), op.attr<int64_t>("diag_step"),
-                          op.attr<float>("diag_val")};
+  const UniformDiagonal diagonal{op.attr<int64_t>("diag_num"), op.attr<int64_t>("diag_step"),
+                                 op.attr<float>("diag_val")};
   const auto seed = op.attr<int64_t>("seed");
   if (range.min > range.max)
     return op.error("attribute 'min' is {}, which is above 'max' {}", range.min, range.max);
@@ -106,7 +108,7 @@ StatusOr<Kernel> uniform(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
     MILLRACE_RETURN_IF_ERROR(draw(ctx.device(), stream_key(ctx.device(), seed), range, to));
-    return set_diagonal(ctx, diagonal, to);
+    return set_diagonal_uniform(ctx, diagonal, to);
   });
 }
 

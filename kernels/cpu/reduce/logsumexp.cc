@@ -28,7 +28,7 @@ void add_powers(CpuDevice& device, const ReduceNest& nest, const T* in, const T*
 }
 
 template <typename T>
-Status run(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x, T* out) {
+Status run_logsumexp(CpuDevice& device, const ReduceAxes::Plan& plan, const T* x, T* out) {
   const auto bytes = static_cast<size_t>(plan.out_count) * sizeof(T);
   MILLRACE_ASSIGN_OR_RETURN(std::byte* const memory, device.scratch(2 * bytes, 2));
   T* const top = reinterpret_cast<T*>(memory);
@@ -59,7 +59,7 @@ StatusOr<Kernel> logsumexp(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const WideOutput to, WideOutput::open(ctx.device(), out, dtype, 1));
     Status status = dispatch<FloatTypes>(dtype, [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      return run(ctx.device(), *plan, reinterpret_cast<const T*>(from), to.data<T>());
+      return run_logsumexp(ctx.device(), *plan, reinterpret_cast<const T*>(from), to.data<T>());
     });
     if (!status.ok()) return status;
     return to.finish();

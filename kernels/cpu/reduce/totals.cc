@@ -44,7 +44,7 @@ struct Magnitude {
     return x > T(0) ? dout : x < T(0) ? -dout : T(0);
   }
 };
-struct Square {
+struct SquareTotal {
   template <typename T>
   static T slope(T x, T dout, T /*count*/) {
     return T(2) * dout * x;
@@ -84,33 +84,33 @@ StatusOr<Kernel> total_grad(const KernelSetup& op) {
   });
 }
 
-enum class Test { kFinite, kInfinite, kNan };
+enum class TotalsTest { kFinite, kInfinite, kNan };
 
 // isfinite: all are; the others: any is.
-template <Test kTest, typename T>
-bool holds(const T* values, int64_t count) {
-  if constexpr (std::is_integral_v<T>) return kTest == Test::kFinite;
+template <TotalsTest kTest, typename T>
+bool holds_totals(const T* values, int64_t count) {
+  if constexpr (std::is_integral_v<T>) return kTest == TotalsTest::kFinite;
   // Without an early end the loop becomes vector code.
   bool found = false;
   for (int64_t i = 0; i < count; ++i) {
     const auto value = static_cast<Compute<T>>(values[i]);
     switch (kTest) {
-      case Test::kFinite:
+      case TotalsTest::kFinite:
         found |= !std::isfinite(value);
         break;
-      case Test::kInfinite:
+      case TotalsTest::kInfinite:
         found |= std::isinf(value);
         break;
-      case Test::kNan:
+      case TotalsTest::kNan:
         found |= std::isnan(value);
         break;
     }
   }
-  return kTest == Test::kFinite ? !found : found;
+  return kTest == TotalsTest::kFinite ? !found : found;
 }
 
-template <Test kTest>
-StatusOr<Kernel> test(const KernelSetup& op) {
+template <TotalsTest kTest>
+StatusOr<Kernel> test_totals(const KernelSetup& op) {
   return Kernel([x_arg = op.input("X"), out_arg = op.output("Out")](const KernelContext& ctx) {
     const Value& value = ctx.in_value(x_arg);
     const auto* const rows = value.get_if<SelectedRows>();
@@ -119,7 +119,7 @@ StatusOr<Kernel> test(const KernelSetup& op) {
     bool* const out = ctx.out(out_arg).data<bool>();
     return dispatch<AllTypes>(x->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      *out = holds<kTest>(x->data<T>(), x->numel());
+      *out = holds_totals<kTest>(x->data<T>(), x->numel());
       return Ok();
     });
   });
@@ -133,10 +133,10 @@ void add_totals(KernelRegistry& registry) {
   registry.add("l1_norm", total<SumOfMagnitudes, false>);
   registry.add("l1_norm_grad", total_grad<Magnitude>);
   registry.add("squared_l2_norm", total<SumOfSquares, false>);
-  registry.add("squared_l2_norm_grad", total_grad<Square>);
-  registry.add("isfinite", test<Test::kFinite>);
-  registry.add("isinf", test<Test::kInfinite>);
-  registry.add("isnan", test<Test::kNan>);
+  registry.add("squared_l2_norm_grad", total_grad<SquareTotal>);
+  registry.add("isfinite", test_totals<TotalsTest::kFinite>);
+  registry.add("isinf", test_totals<TotalsTest::kInfinite>);
+  registry.add("isnan", test_totals<TotalsTest::kNan>);
 }
 
 }  // namespace millrace::kernels

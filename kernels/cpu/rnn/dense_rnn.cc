@@ -107,7 +107,7 @@ struct DenseState {
 
 // Everything of one call.
 template <typename T>
-struct Forward {
+struct DenseRnnForward {
   const KernelContext& ctx;
   const DenseSlots& slots;
   const DenseSettings& s;
@@ -126,8 +126,8 @@ struct Forward {
 };
 
 template <typename T>
-void Forward<T>::step(const DensePart<T>& part, int64_t time, const T* before, const T* cell_before,
-                      const T* from_state, T* to) {
+void DenseRnnForward<T>::step(const DensePart<T>& part, int64_t time, const T* before,
+                              const T* cell_before, const T* from_state, T* to) {
   const int64_t gates = s.gates() * s.size;
   const bool has_cell = s.mode == Mode::kLstm;
   for (int64_t b = 0; b < t.batch; ++b) {
@@ -149,7 +149,7 @@ void Forward<T>::step(const DensePart<T>& part, int64_t time, const T* before, c
 }
 
 template <typename T>
-Status Forward<T>::run_part(const DensePart<T>& part, const T* input, T* to) {
+Status DenseRnnForward<T>::run_part(const DensePart<T>& part, const T* input, T* to) {
   const int64_t gates = s.gates() * s.size;
   T* const sums = reserve + layout.gates_at(part.index);
   MILLRACE_RETURN_IF_ERROR(state.gemm(
@@ -182,7 +182,7 @@ Status Forward<T>::run_part(const DensePart<T>& part, const T* input, T* to) {
 }
 
 template <typename T>
-void Forward<T>::drop_out(int64_t layer) {
+void DenseRnnForward<T>::drop_out(int64_t layer) {
   if (!layout.has_factors) return;
   T* const x = reserve + layout.inputs_at(layer);
   T* const factors = reserve + layout.factors_at(layer);
@@ -195,7 +195,7 @@ void Forward<T>::drop_out(int64_t layer) {
 }
 
 template <typename T>
-Status Forward<T>::run() {
+Status DenseRnnForward<T>::run() {
   const T* input = t.input->data<T>();
   for (int64_t layer = 0; layer < s.layers; ++layer) {
     const bool last = layer + 1 == s.layers;
@@ -239,7 +239,8 @@ StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       MILLRACE_ASSIGN_OR_RETURN(T* const place,
                                 reserve_of<T>(ctx.find_out(reserve), state->work, layout.total));
-      return Forward<T>{ctx, slots, s, t, *state, place, layout, ctx.out(out).data<T>(), states}
+      return DenseRnnForward<T>{ctx,   slots, s, t, *state, place, layout, ctx.out(out).data<T>(),
+                                states}
           .run();
     });
   });

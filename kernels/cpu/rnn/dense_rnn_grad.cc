@@ -8,7 +8,7 @@
 namespace millrace::kernels::rnn {
 namespace {
 
-struct GradSlots {
+struct DenseRnnGradGradSlots {
   ArgIndex reserve;
   ArgIndex dout;
   ArgRange dlast;
@@ -22,14 +22,14 @@ struct GradState {
   Gemm gemm;
 };
 
-enum Piece : size_t { kOut, kInput, kHidden, kCell, kGates, kFromState, kBefore };
+enum DenseRnnGradPiece : size_t { kOut, kInput, kHidden, kCell, kGates, kFromState, kBefore };
 
 // Everything of one call, layer by layer from the last.
 template <typename T>
-struct Backward {
+struct DenseRnnGradBackward {
   const KernelContext& ctx;
   const DenseSlots& slots;
-  const GradSlots& grads;
+  const DenseRnnGradGradSlots& grads;
   const DenseSettings& s;
   const DenseTensors& t;
   const ReserveLayout& layout;
@@ -56,7 +56,8 @@ struct Backward {
 };
 
 template <typename T>
-const T* Backward<T>::state_before(const DensePart<T>& part, int64_t i, bool cells) const {
+const T* DenseRnnGradBackward<T>::state_before(const DensePart<T>& part, int64_t i,
+                                               bool cells) const {
   if (i == 0) return first_state(cells ? 1 : 0, part);
   const int64_t time = part.backwards ? t.length - i : i - 1;
   const int64_t base = cells ? layout.cells_at(part.index) : layout.states_at(part.index);
@@ -64,7 +65,7 @@ const T* Backward<T>::state_before(const DensePart<T>& part, int64_t i, bool cel
 }
 
 template <typename T>
-Status Backward<T>::open_part(const DensePart<T>& part) {
+Status DenseRnnGradBackward<T>::open_part(const DensePart<T>& part) {
   const int64_t gates = s.gates() * s.size;
   MILLRACE_ASSIGN_OR_RETURN(dhidden, state.work.take<T>(kHidden, t.batch * s.size));
   MILLRACE_ASSIGN_OR_RETURN(dcell, state.work.take<T>(kCell, t.batch * s.size));
@@ -89,7 +90,7 @@ Status Backward<T>::open_part(const DensePart<T>& part) {
 }
 
 template <typename T>
-void Backward<T>::step(const DensePart<T>& part, int64_t i, const T* dout) {
+void DenseRnnGradBackward<T>::step(const DensePart<T>& part, int64_t i, const T* dout) {
   const int64_t gates = s.gates() * s.size;
   const int64_t time = part.backwards ? t.length - 1 - i : i;
   const T* const before = state_before(part, i, false);
@@ -115,7 +116,7 @@ void Backward<T>::step(const DensePart<T>& part, int64_t i, const T* dout) {
 }
 
 template <typename T>
-Status Backward<T>::steps(const DensePart<T>& part, const T* dout) {
+Status DenseRnnGradBackward<T>::steps(const DensePart<T>& part, const T* dout) {
   const int64_t gates = s.gates() * s.size;
   for (int64_t i = t.length - 1; i >= 0; --i) {
     step(part, i, dout);
@@ -135,7 +136,7 @@ Status Backward<T>::steps(const DensePart<T>& part, const T* dout) {
 }
 
 template <typename T>
-Status Backward<T>::weights(const DensePart<T>& part, const T* input) {
+Status DenseRnnGradBackward<T>::weights(const DensePart<T>& part, const T* input) {
   const int64_t gates = s.gates() * s.size;
   const int64_t parts = s.layers * s.directions;
   const auto wanted = [&](int64_t k) -> T* {
@@ -171,8 +172,8 @@ Status Backward<T>::weights(const DensePart<T>& part, const T* input) {
 }
 
 template <typename T>
-Status Backward<T>::run_part(const DensePart<T>& part, const T* input, const T* dout, T* dinput,
-                             bool add) {
+Status DenseRnnGradBackward<T>::run_part(const DensePart<T>& part, const T* input, const T* dout,
+                                         T* dinput, bool add) {
   MILLRACE_RETURN_IF_ERROR(open_part(part));
   MILLRACE_RETURN_IF_ERROR(steps(part, dout));
   MILLRACE_RETURN_IF_ERROR(weights(part, input));
@@ -184,7 +185,7 @@ Status Backward<T>::run_part(const DensePart<T>& part, const T* input, const T* 
 }
 
 template <typename T>
-Status Backward<T>::run() {
+Status DenseRnnGradBackward<T>::run() {
   const T* dout = ctx.in(grads.dout).template data<T>();
   for (int64_t layer = s.layers - 1; layer >= 0; --layer) {
     const T* const input = layer == 0 ? t.input->data<T>() : reserve + layout.inputs_at(layer);
@@ -208,8 +209,8 @@ Status Backward<T>::run() {
   return Ok();
 }
 
-Status check_grads(const KernelContext& ctx, const GradSlots& grads, const DenseSettings& s,
-                   const DenseTensors& t, const ReserveLayout& layout) {
+Status check_grads(const KernelContext& ctx, const DenseRnnGradGradSlots& grads,
+                   const DenseSettings& s, const DenseTensors& t, const ReserveLayout& layout) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const reserve, needed(ctx, grads.reserve, "Reserve"));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, grads.dout, "Out@GRAD"));
   if (reserve->numel() != layout.total || reserve->dtype() != t.input->dtype())
@@ -232,9 +233,9 @@ Status check_grads(const KernelContext& ctx, const GradSlots& grads, const Dense
 StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
   const DenseSlots slots = dense_slots(op);
   const DenseSettings s = dense_settings(op);
-  const GradSlots grads{op.input("Reserve"),         op.input("Out@GRAD"),
-                        op.inputs("State@GRAD"),     op.output("Input@GRAD"),
-                        op.outputs("PreState@GRAD"), op.outputs("WeightList@GRAD")};
+  const DenseRnnGradGradSlots grads{op.input("Reserve"),         op.input("Out@GRAD"),
+                                    op.inputs("State@GRAD"),     op.output("Input@GRAD"),
+                                    op.outputs("PreState@GRAD"), op.outputs("WeightList@GRAD")};
   auto state = std::make_shared<GradState>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const DenseTensors t, dense_tensors(ctx, slots, s));
@@ -242,7 +243,8 @@ StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
     MILLRACE_RETURN_IF_ERROR(check_grads(ctx, grads, s, t, layout));
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      return Backward<T>{ctx, slots, grads, s, t, layout, ctx.in(grads.reserve).data<T>(), *state}
+      return DenseRnnGradBackward<T>{
+          ctx, slots, grads, s, t, layout, ctx.in(grads.reserve).data<T>(), *state}
           .run();
     });
   });

@@ -58,9 +58,9 @@ StatusOr<GruTensors> gru_tensors(const KernelContext& ctx, const GruSlots& slots
   return t;
 }
 
-enum Piece : size_t { kGates, kReset, kHidden, kH0, kHiddenGrad, kGateGrad, kScratch, kBefore };
+enum GruPiece : size_t { kGates, kReset, kHidden, kH0, kHiddenGrad, kGateGrad, kScratch, kBefore };
 
-struct State {
+struct GruState {
   StepOrder order;
   Workspace work;
   Gemm gemm;
@@ -68,8 +68,8 @@ struct State {
   bool reverse = false;
 };
 
-std::shared_ptr<State> gru_state(const KernelSetup& op) {
-  auto state = std::make_shared<State>();
+std::shared_ptr<GruState> gru_state(const KernelSetup& op) {
+  auto state = std::make_shared<GruState>();
   state->functions.gate = activation_of(op, "gate_activation");
   state->functions.candidate = activation_of(op, "activation");
   state->functions.origin = op.attr<bool>("origin_mode");
@@ -78,13 +78,13 @@ std::shared_ptr<State> gru_state(const KernelSetup& op) {
 }
 
 template <typename T>
-StatusOr<T*> place_of(Tensor* output, Workspace& work, Piece piece, int64_t count) {
+StatusOr<T*> place_of_gru(Tensor* output, Workspace& work, GruPiece piece, int64_t count) {
   if (output != nullptr && output->numel() == count) return output->data<T>();
   return work.take<T>(piece, count);
 }
 
 template <typename T>
-StatusOr<const T*> first_states(const GruTensors& t, State& state) {
+StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
   if (t.h0 == nullptr) return static_cast<const T*>(nullptr);
   MILLRACE_ASSIGN_OR_RETURN(T* const h0, state.work.take<T>(kH0, state.order.sequences() * t.size));
   state.order.gather_sequences(t.h0->data<T>(), t.size, h0);
@@ -99,14 +99,15 @@ struct GruOutputs {
 };
 
 template <typename T>
-Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& out, State& state) {
+Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& out,
+               GruState& state) {
   const StepOrder& order = state.order;
   MILLRACE_ASSIGN_OR_RETURN(T* const gates,
-                            place_of<T>(out.gates, state.work, kGates, t.rows * 3 * t.size));
+                            place_of_gru<T>(out.gates, state.work, kGates, t.rows * 3 * t.size));
   MILLRACE_ASSIGN_OR_RETURN(T* const reset,
-                            place_of<T>(out.reset, state.work, kReset, t.rows * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(T* const hidden,
-                            place_of<T>(out.ordered_hidden, state.work, kHidden, t.rows * t.size));
+                            place_of_gru<T>(out.reset, state.work, kReset, t.rows * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(
+      T* const hidden, place_of_gru<T>(out.ordered_hidden, state.work, kHidden, t.rows * t.size));
   MILLRACE_ASSIGN_OR_RETURN(const T* const h0, first_states<T>(t, state));
   order.gather(t.input->data<T>(), 3 * t.size, gates);
   if (t.bias != nullptr) add_to_rows(t.bias->data<T>(), t.rows, 3 * t.size, gates);
@@ -142,7 +143,7 @@ StatusOr<Kernel> gru(const KernelSetup& op) {
   });
 }
 
-struct GradSlots {
+struct GruGradSlots {
   ArgIndex gates;
   ArgIndex reset;
   ArgIndex hidden;
@@ -153,7 +154,7 @@ struct GradSlots {
   ArgIndex dh0;
 };
 
-struct GradTensors {
+struct GruGradTensors {
   const Tensor* gates = nullptr;
   const Tensor* reset = nullptr;
   const Tensor* hidden = nullptr;
@@ -164,9 +165,9 @@ struct GradTensors {
   Tensor* dh0 = nullptr;
 };
 
-StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& slots,
-                                   const GruTensors& t) {
-  GradTensors g;
+StatusOr<GruGradTensors> grad_tensors_gru(const KernelContext& ctx, const GruGradSlots& slots,
+                                          const GruTensors& t) {
+  GruGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.gates, needed(ctx, slots.gates, "BatchGate"));
   MILLRACE_ASSIGN_OR_RETURN(g.reset, needed(ctx, slots.reset, "BatchResetHiddenPrev"));
   MILLRACE_ASSIGN_OR_RETURN(g.hidden, needed(ctx, slots.hidden, "BatchHidden"));
@@ -189,8 +190,8 @@ StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& sl
 }
 
 template <typename T>
-Status weights_grad(const KernelContext& ctx, const GruTensors& t, const GradTensors& g,
-                    const T* h0, const T* dgates, State& state) {
+Status weights_grad(const KernelContext& ctx, const GruTensors& t, const GruGradTensors& g,
+                    const T* h0, const T* dgates, GruState& state) {
   const StepOrder& order = state.order;
   MILLRACE_ASSIGN_OR_RETURN(T* const before, state.work.take<T>(kBefore, t.rows * t.size));
   const int64_t first = order.steps() == 0 ? 0 : order.count(0);
@@ -207,8 +208,8 @@ Status weights_grad(const KernelContext& ctx, const GruTensors& t, const GradTen
 }
 
 template <typename T>
-Status run_gru_grad(const KernelContext& ctx, const GruTensors& t, const GradTensors& g,
-                    State& state) {
+Status run_gru_grad(const KernelContext& ctx, const GruTensors& t, const GruGradTensors& g,
+                    GruState& state) {
   const StepOrder& order = state.order;
   const int64_t size = t.size;
   MILLRACE_ASSIGN_OR_RETURN(T* const dhidden, state.work.take<T>(kHiddenGrad, t.rows * size));
@@ -240,13 +241,13 @@ Status run_gru_grad(const KernelContext& ctx, const GruTensors& t, const GradTen
 
 StatusOr<Kernel> gru_grad(const KernelSetup& op) {
   const GruSlots slots = gru_slots(op);
-  const GradSlots grads{op.input("BatchGate"),   op.input("BatchResetHiddenPrev"),
-                        op.input("BatchHidden"), op.input("Hidden@GRAD"),
-                        op.output("Input@GRAD"), op.output("Weight@GRAD"),
-                        op.output("Bias@GRAD"),  op.output("H0@GRAD")};
+  const GruGradSlots grads{op.input("BatchGate"),   op.input("BatchResetHiddenPrev"),
+                           op.input("BatchHidden"), op.input("Hidden@GRAD"),
+                           op.output("Input@GRAD"), op.output("Weight@GRAD"),
+                           op.output("Bias@GRAD"),  op.output("H0@GRAD")};
   return Kernel([=, state = gru_state(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const GruTensors t, gru_tensors(ctx, slots));
-    MILLRACE_ASSIGN_OR_RETURN(const GradTensors g, grad_tensors(ctx, grads, t));
+    MILLRACE_ASSIGN_OR_RETURN(const GruGradTensors g, grad_tensors_gru(ctx, grads, t));
     state->order.build(t.input->lod().last(), state->reverse);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       return run_gru_grad<typename decltype(tag)::type>(ctx, t, g, *state);

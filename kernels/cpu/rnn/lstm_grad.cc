@@ -10,7 +10,7 @@
 namespace millrace::kernels::rnn {
 namespace {
 
-struct GradSlots {
+struct LstmGradGradSlots {
   ArgIndex fed_back;
   ArgIndex dfed_back;
   ArgIndex cell;
@@ -24,7 +24,7 @@ struct GradSlots {
   ArgIndex dc0;
 };
 
-struct GradTensors {
+struct LstmGradGradTensors {
   const Tensor* fed_back = nullptr;
   const Tensor* dfed_back = nullptr;
   const Tensor* cell = nullptr;
@@ -38,7 +38,7 @@ struct GradTensors {
   Tensor* dc0 = nullptr;
 };
 
-enum Piece : size_t {
+enum LstmGradPiece : size_t {
   kFed,
   kFedGrad,
   kCells,
@@ -52,9 +52,10 @@ enum Piece : size_t {
   kC0
 };
 
-StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& slots,
-                                   const LstmTensors& t, bool projected) {
-  GradTensors g;
+StatusOr<LstmGradGradTensors> grad_tensors_lstm_grad(const KernelContext& ctx,
+                                                     const LstmGradGradSlots& slots,
+                                                     const LstmTensors& t, bool projected) {
+  LstmGradGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.fed_back,
                             needed(ctx, slots.fed_back, projected ? "Projection" : "Hidden"));
   MILLRACE_ASSIGN_OR_RETURN(
@@ -104,7 +105,7 @@ struct Pass {
   const KernelContext& ctx;
   const LstmTensors& t;
   const LstmSettings& s;
-  const GradTensors& g;
+  const LstmGradGradTensors& g;
   const StepOrder& order;
   Workspace& work;
   Gemm& gemm;
@@ -228,26 +229,27 @@ Status Pass<T>::run() {
   return Ok();
 }
 
-StatusOr<Kernel> make_grad(const KernelSetup& op, bool projected) {
+StatusOr<Kernel> make_grad_lstm_grad(const KernelSetup& op, bool projected) {
   const LstmSlots slots = lstm_slots(op);
   const LstmSettings settings = lstm_settings(op, projected);
-  const GradSlots grads{op.input(projected ? "Projection" : "Hidden"),
-                        op.input(projected ? "Projection@GRAD" : "Hidden@GRAD"),
-                        op.input("Cell"),
-                        op.input("BatchGate"),
-                        op.input("BatchHidden"),
-                        op.output("Input@GRAD"),
-                        op.output("Weight@GRAD"),
-                        op.output("Bias@GRAD"),
-                        op.output("ProjWeight@GRAD"),
-                        op.output("H0@GRAD"),
-                        op.output("C0@GRAD")};
+  const LstmGradGradSlots grads{op.input(projected ? "Projection" : "Hidden"),
+                                op.input(projected ? "Projection@GRAD" : "Hidden@GRAD"),
+                                op.input("Cell"),
+                                op.input("BatchGate"),
+                                op.input("BatchHidden"),
+                                op.output("Input@GRAD"),
+                                op.output("Weight@GRAD"),
+                                op.output("Bias@GRAD"),
+                                op.output("ProjWeight@GRAD"),
+                                op.output("H0@GRAD"),
+                                op.output("C0@GRAD")};
   auto order = std::make_shared<StepOrder>();
   auto work = std::make_shared<Workspace>();
   auto gemm = std::make_shared<Gemm>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const LstmTensors t, lstm_tensors(ctx, slots, settings, projected));
-    MILLRACE_ASSIGN_OR_RETURN(const GradTensors g, grad_tensors(ctx, grads, t, projected));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmGradGradTensors g,
+                              grad_tensors_lstm_grad(ctx, grads, t, projected));
     order->build(t.input->lod().last(), settings.reverse);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -259,10 +261,10 @@ StatusOr<Kernel> make_grad(const KernelSetup& op, bool projected) {
 }  // namespace
 
 StatusOr<Kernel> lstm_grad(const KernelSetup& op) {
-  return make_grad(op, false);
+  return make_grad_lstm_grad(op, false);
 }
 StatusOr<Kernel> lstmp_grad(const KernelSetup& op) {
-  return make_grad(op, true);
+  return make_grad_lstm_grad(op, true);
 }
 
 }  // namespace millrace::kernels::rnn

@@ -7,16 +7,17 @@
 namespace millrace::kernels {
 namespace {
 
-struct Extent {
+struct LstmUnitExtent {
   int64_t rows = 0;
   int64_t size = 0;
 };
 
-StatusOr<Extent> extent_of(const KernelContext& ctx, const Tensor& x, const Tensor& previous) {
+StatusOr<LstmUnitExtent> extent_of_lstm_unit(const KernelContext& ctx, const Tensor& x,
+                                             const Tensor& previous) {
   if (previous.rank() != 2 || x.numel() != 4 * previous.numel() || x.dtype() != previous.dtype())
     return ctx.error("X must have 4 columns for each of C_prev {}, found {}", describe(previous),
                      describe(x));
-  return Extent{previous.dim(0), previous.dim(1)};
+  return LstmUnitExtent{previous.dim(0), previous.dim(1)};
 }
 
 StatusOr<Kernel> lstm_unit(const KernelSetup& op) {
@@ -28,7 +29,7 @@ StatusOr<Kernel> lstm_unit(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& sums = ctx.in(x);
     const Tensor& before = ctx.in(previous);
-    MILLRACE_ASSIGN_OR_RETURN(const Extent e, extent_of(ctx, sums, before));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of_lstm_unit(ctx, sums, before));
     return dispatch<FloatTypes>(sums.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       for (int64_t r = 0; r < e.rows; ++r) {
@@ -55,8 +56,8 @@ struct GradRow {
 
 // dc or dh may be null: no gradient comes that way.
 template <typename T>
-void grad_row(const GradRow& row, const T* g, const T* old, const T* c, const T* dc, const T* dh,
-              T* dold, T* dg) {
+void grad_row_lstm_unit(const GradRow& row, const T* g, const T* old, const T* c, const T* dc,
+                        const T* dh, T* dold, T* dg) {
   const int64_t size = row.size;
   for (int64_t k = 0; k < size; ++k) {
     const T input = vmath::sigmoid(g[k]);
@@ -88,7 +89,7 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const sums, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const before, needed(ctx, previous, "C_prev"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const c, needed(ctx, cell, "C"));
-    MILLRACE_ASSIGN_OR_RETURN(const Extent e, extent_of(ctx, *sums, *before));
+    MILLRACE_ASSIGN_OR_RETURN(const LstmUnitExtent e, extent_of_lstm_unit(ctx, *sums, *before));
     const Tensor* const dc = ctx.find_in(dcell);
     const Tensor* const dh = ctx.find_in(dhidden);
     for (const Tensor* const other : {c, dc, dh}) {
@@ -104,11 +105,11 @@ StatusOr<Kernel> lstm_unit_grad(const KernelSetup& op) {
       const GradRow row{e.size, forget_bias};
       for (int64_t r = 0; r < e.rows; ++r) {
         const int64_t at = r * e.size;
-        grad_row<T>(row, sums->data<T>() + 4 * at, before->data<T>() + at, c->data<T>() + at,
-                    dc == nullptr ? nullptr : dc->data<T>() + at,
-                    dh == nullptr ? nullptr : dh->data<T>() + at,
-                    to_previous == nullptr ? nullptr : to_previous->data<T>() + at,
-                    to_x == nullptr ? nullptr : to_x->data<T>() + 4 * at);
+        grad_row_lstm_unit<T>(row, sums->data<T>() + 4 * at, before->data<T>() + at,
+                              c->data<T>() + at, dc == nullptr ? nullptr : dc->data<T>() + at,
+                              dh == nullptr ? nullptr : dh->data<T>() + at,
+                              to_previous == nullptr ? nullptr : to_previous->data<T>() + at,
+                              to_x == nullptr ? nullptr : to_x->data<T>() + 4 * at);
       }
       return Ok();
     });

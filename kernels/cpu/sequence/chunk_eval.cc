@@ -78,13 +78,14 @@ Status find_chunks(const KernelContext& ctx, const Scheme& scheme, const int64_t
   return Ok();
 }
 
-struct Counts {
+struct ChunkEvalCounts {
   int64_t found = 0;
   int64_t right = 0;
   int64_t common = 0;
 };
 
-void add_counts(const std::vector<Chunk>& found, const std::vector<Chunk>& right, Counts& counts) {
+void add_counts_chunk_eval(const std::vector<Chunk>& found, const std::vector<Chunk>& right,
+                           ChunkEvalCounts& counts) {
   counts.found += static_cast<int64_t>(found.size());
   counts.right += static_cast<int64_t>(right.size());
   // both are ordered, and chunks of one sequence do not overlap
@@ -101,7 +102,7 @@ StatusOr<const int64_t*> tags_of(const KernelContext& ctx, const Tensor& tensor,
   return reinterpret_cast<const int64_t*>(bytes);
 }
 
-struct Slots {
+struct ChunkEvalSlots {
   ArgIndex inference;
   ArgIndex label;
   ArgIndex lengths;
@@ -113,7 +114,8 @@ struct Slots {
   ArgIndex common;
 };
 
-void store(const KernelContext& ctx, const Slots& slots, const Counts& counts) {
+void store_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots,
+                      const ChunkEvalCounts& counts) {
   const auto ratio = [&](int64_t all) {
     return all == 0 ? 0.0F : static_cast<float>(counts.common) / static_cast<float>(all);
   };
@@ -128,7 +130,7 @@ void store(const KernelContext& ctx, const Slots& slots, const Counts& counts) {
   *ctx.out(slots.common).data<int64_t>() = counts.common;
 }
 
-Status run(const KernelContext& ctx, const Slots& slots, const Scheme& scheme) {
+Status run_chunk_eval(const KernelContext& ctx, const ChunkEvalSlots& slots, const Scheme& scheme) {
   const Tensor& inference = ctx.in(slots.inference);
   const Tensor& label = ctx.in(slots.label);
   if (inference.numel() != label.numel())
@@ -141,7 +143,7 @@ Status run(const KernelContext& ctx, const Slots& slots, const Scheme& scheme) {
                             spans_of(ctx, inference, "Inference", lengths, steps));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const found, tags_of(ctx, inference, 0));
   MILLRACE_ASSIGN_OR_RETURN(const int64_t* const right, tags_of(ctx, label, 1));
-  Counts counts;
+  ChunkEvalCounts counts;
   std::vector<Chunk> found_chunks;
   std::vector<Chunk> right_chunks;
   for (const RowSpan& span : spans) {
@@ -149,19 +151,19 @@ Status run(const KernelContext& ctx, const Slots& slots, const Scheme& scheme) {
         find_chunks(ctx, scheme, found + span.begin, span.count, found_chunks));
     MILLRACE_RETURN_IF_ERROR(
         find_chunks(ctx, scheme, right + span.begin, span.count, right_chunks));
-    add_counts(found_chunks, right_chunks, counts);
+    add_counts_chunk_eval(found_chunks, right_chunks, counts);
   }
-  store(ctx, slots, counts);
+  store_chunk_eval(ctx, slots, counts);
   return Ok();
 }
 
 StatusOr<Kernel> chunk_eval(const KernelSetup& op) {
-  const Slots slots{
+  const ChunkEvalSlots slots{
       op.input("Inference"),       op.input("Label"),           op.input("SeqLength"),
       op.output("Precision"),      op.output("Recall"),         op.output("F1-Score"),
       op.output("NumInferChunks"), op.output("NumLabelChunks"), op.output("NumCorrectChunks")};
   return Kernel([slots, scheme = scheme_of(op)](const KernelContext& ctx) {
-    return run(ctx, slots, scheme);
+    return run_chunk_eval(ctx, slots, scheme);
   });
 }
 

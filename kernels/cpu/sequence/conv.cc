@@ -73,8 +73,8 @@ Status check_padding(const KernelContext& ctx, const Tensor* padding, const Wind
                    padding == nullptr ? "none" : describe(*padding));
 }
 
-Status check_filter(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
-                    const Window& w) {
+Status check_filter_conv(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
+                         const Window& w) {
   if (x.rank() == 2 && filter.rank() == 2 && filter.dim(0) == w.length * x.dim(1) &&
       filter.dtype() == x.dtype())
     return Ok();
@@ -93,7 +93,7 @@ StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     const Tensor& weights = ctx.in(filter);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
-    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, from, weights, w));
+    MILLRACE_RETURN_IF_ERROR(check_filter_conv(ctx, from, weights, w));
     const Tensor* const pad = w.padded ? ctx.find_in(padding) : nullptr;
     MILLRACE_RETURN_IF_ERROR(check_padding(ctx, pad, w, from));
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
@@ -111,7 +111,7 @@ StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
   });
 }
 
-struct GradSlots {
+struct ConvGradSlots {
   ArgIndex x;
   ArgIndex padding;
   ArgIndex filter;
@@ -121,7 +121,7 @@ struct GradSlots {
   ArgIndex dfilter;
 };
 
-struct GradTensors {
+struct ConvGradTensors {
   const Tensor* x;
   const Tensor* filter;
   const Tensor* dout;
@@ -132,8 +132,8 @@ struct GradTensors {
 };
 
 template <typename T>
-Status backward(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const Window& w,
-                const GradTensors& t, Gemm& gemm) {
+Status backward_conv(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const Window& w,
+                     const ConvGradTensors& t, Gemm& gemm) {
   const int64_t width = t.x->dim(1);
   const int64_t rows = t.x->dim(0);
   const int64_t inner = t.filter->dim(0);
@@ -166,20 +166,20 @@ Status backward(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const
 }
 
 StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
-  const GradSlots slots{op.input("X"),           op.input("PaddingData"),
-                        op.input("Filter"),      op.input("Out@GRAD"),
-                        op.output("X@GRAD"),     op.output("PaddingData@GRAD"),
-                        op.output("Filter@GRAD")};
+  const ConvGradSlots slots{op.input("X"),           op.input("PaddingData"),
+                            op.input("Filter"),      op.input("Out@GRAD"),
+                            op.output("X@GRAD"),     op.output("PaddingData@GRAD"),
+                            op.output("Filter@GRAD")};
   const Window w = window_of(op);
   auto gemm = std::make_shared<Gemm>();
   return Kernel([=](const KernelContext& ctx) -> Status {
-    GradTensors t{};
+    ConvGradTensors t{};
     MILLRACE_ASSIGN_OR_RETURN(t.x, needed(ctx, slots.x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(t.filter, needed(ctx, slots.filter, "Filter"));
     MILLRACE_ASSIGN_OR_RETURN(t.dout, needed(ctx, slots.dout, "Out@GRAD"));
     t.padding = w.padded ? ctx.find_in(slots.padding) : nullptr;
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.x, "X"));
-    MILLRACE_RETURN_IF_ERROR(check_filter(ctx, *t.x, *t.filter, w));
+    MILLRACE_RETURN_IF_ERROR(check_filter_conv(ctx, *t.x, *t.filter, w));
     MILLRACE_RETURN_IF_ERROR(check_padding(ctx, t.padding, w, *t.x));
     if (t.dout->numel() != t.x->dim(0) * t.filter->dim(1) || t.dout->dtype() != t.x->dtype())
       return ctx.error("Out@GRAD must be [{}, {}], found {}", t.x->dim(0), t.filter->dim(1),
@@ -190,7 +190,7 @@ StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(t.dpadding, result_like(ctx, slots.dpadding, *t.padding));
     }
     return dispatch<FloatTypes>(t.x->dtype(), [&](auto tag) {
-      return backward<typename decltype(tag)::type>(ctx, offsets, w, t, *gemm);
+      return backward_conv<typename decltype(tag)::type>(ctx, offsets, w, t, *gemm);
     });
   });
 }

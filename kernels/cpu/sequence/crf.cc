@@ -43,7 +43,7 @@ StatusOr<CrfInputs> crf_inputs(const KernelContext& ctx, ArgIndex emission, ArgI
 }
 
 template <typename T>
-T normalise(T* x, int64_t count) {
+T normalise_crf(T* x, int64_t count) {
   T sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += x[i];
   for (int64_t i = 0; i < count; ++i) x[i] /= sum;
@@ -65,7 +65,7 @@ struct Scores {
 };
 
 template <typename T>
-T forward(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* alpha) {
+T forward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* alpha) {
   const int64_t tags = s.tags;
   T log_sum = 0;
   for (int64_t r = 0; r < rows; ++r) {
@@ -85,7 +85,7 @@ T forward(const Scores<T>& s, const int64_t* labels, int64_t rows, T* exps, T* a
       }
       for (int64_t i = 0; i < tags; ++i) a[i] *= e[i];
     }
-    log_sum += most + std::log(normalise(a, tags));
+    log_sum += most + std::log(normalise_crf(a, tags));
   }
   T last = 0;
   for (int64_t i = 0; i < tags; ++i) last += alpha[(rows - 1) * tags + i] * s.end()[i];
@@ -121,9 +121,9 @@ Status run_crf(const CrfInputs& in, const int64_t* labels, const CrfOutputs& out
     const RowSpan& span = in.spans[i];
     const int64_t at = span.begin * in.tags;
     const Scores<T> scores{in.tags, in.emission->data<T>() + at, transition, exps + at, steps};
-    out.loss->data<T>()[i] =
-        span.count == 0 ? T(0)
-                        : forward(scores, labels + span.begin, span.count, exps + at, alpha + at);
+    out.loss->data<T>()[i] = span.count == 0 ? T(0)
+                                             : forward_crf(scores, labels + span.begin, span.count,
+                                                           exps + at, alpha + at);
   }
   return Ok();
 }
@@ -152,8 +152,8 @@ StatusOr<Kernel> linear_chain_crf(const KernelSetup& op) {
 
 // Adds the gradient of one sequence, times dloss. beta has 2 * tags elements.
 template <typename T>
-void backward(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* alpha, T dloss,
-              T* demission, T* dtransition, T* beta) {
+void backward_crf(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* alpha, T dloss,
+                  T* demission, T* dtransition, T* beta) {
   const int64_t tags = s.tags;
   T* weighted = beta + tags;  // exponentials of the emissions of a row times its beta
   std::copy_n(s.end(), tags, beta);
@@ -189,11 +189,11 @@ void backward(const Scores<T>& s, const int64_t* labels, int64_t rows, const T* 
       }
       dtransition[(labels[r - 1] + 2) * tags + labels[r]] -= dloss;
     }
-    normalise(beta, tags);
+    normalise_crf(beta, tags);
   }
 }
 
-struct GradSlots {
+struct CrfGradSlots {
   ArgIndex alpha;
   ArgIndex emission_exps;
   ArgIndex transition_exps;
@@ -202,7 +202,7 @@ struct GradSlots {
   ArgIndex dtransition;
 };
 
-struct GradTensors {
+struct CrfGradTensors {
   const Tensor* alpha = nullptr;
   const Tensor* emission_exps = nullptr;
   const Tensor* transition_exps = nullptr;
@@ -211,9 +211,9 @@ struct GradTensors {
   Tensor* dtransition = nullptr;
 };
 
-StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& slots,
-                                   const CrfInputs& in) {
-  GradTensors g;
+StatusOr<CrfGradTensors> grad_tensors_crf(const KernelContext& ctx, const CrfGradSlots& slots,
+                                          const CrfInputs& in) {
+  CrfGradTensors g;
   MILLRACE_ASSIGN_OR_RETURN(g.alpha, needed(ctx, slots.alpha, "Alpha"));
   MILLRACE_ASSIGN_OR_RETURN(g.emission_exps, needed(ctx, slots.emission_exps, "EmissionExps"));
   MILLRACE_ASSIGN_OR_RETURN(g.transition_exps,
@@ -232,7 +232,8 @@ StatusOr<GradTensors> grad_tensors(const KernelContext& ctx, const GradSlots& sl
 }
 
 template <typename T>
-Status run_grad(const CrfInputs& in, const int64_t* labels, const GradTensors& g, Workspace& work) {
+Status run_grad_crf(const CrfInputs& in, const int64_t* labels, const CrfGradTensors& g,
+                    Workspace& work) {
   MILLRACE_ASSIGN_OR_RETURN(T* const beta, work.take<T>(0, 2 * in.tags));
   MILLRACE_ASSIGN_OR_RETURN(T* const demission,
                             work.output_or_take<T>(g.demission, 1, in.rows * in.tags));
@@ -245,8 +246,8 @@ Status run_grad(const CrfInputs& in, const int64_t* labels, const GradTensors& g
     const int64_t at = span.begin * in.tags;
     const Scores<T> scores{in.tags, in.emission->data<T>() + at, in.transition->data<T>(),
                            g.emission_exps->data<T>() + at, g.transition_exps->data<T>()};
-    backward(scores, labels + span.begin, span.count, g.alpha->data<T>() + at,
-             g.dloss->data<T>()[i], demission + at, dtransition, beta);
+    backward_crf(scores, labels + span.begin, span.count, g.alpha->data<T>() + at,
+                 g.dloss->data<T>()[i], demission + at, dtransition, beta);
   }
   return Ok();
 }
@@ -256,26 +257,26 @@ StatusOr<Kernel> linear_chain_crf_grad(const KernelSetup& op) {
   const ArgIndex transition = op.input("Transition");
   const ArgIndex label = op.input("Label");
   const ArgIndex lengths = op.input("Length");
-  const GradSlots slots{op.input("Alpha"),          op.input("EmissionExps"),
-                        op.input("TransitionExps"), op.input("LogLikelihood@GRAD"),
-                        op.output("Emission@GRAD"), op.output("Transition@GRAD")};
+  const CrfGradSlots slots{op.input("Alpha"),          op.input("EmissionExps"),
+                           op.input("TransitionExps"), op.input("LogLikelihood@GRAD"),
+                           op.output("Emission@GRAD"), op.output("Transition@GRAD")};
   auto work = std::make_shared<Workspace>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const CrfInputs in, crf_inputs(ctx, emission, transition, lengths));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const right, needed(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t* const labels,
                               class_labels(ctx, *right, in.rows, in.tags, 0, 0));
-    MILLRACE_ASSIGN_OR_RETURN(const GradTensors g, grad_tensors(ctx, slots, in));
+    MILLRACE_ASSIGN_OR_RETURN(const CrfGradTensors g, grad_tensors_crf(ctx, slots, in));
     return dispatch<FloatTypes>(in.emission->dtype(), [&](auto tag) {
-      return run_grad<typename decltype(tag)::type>(in, labels, g, *work);
+      return run_grad_crf<typename decltype(tag)::type>(in, labels, g, *work);
     });
   });
 }
 
 // The best tag sequence. best has 2 * tags elements, from one tag index a row and tag.
 template <typename T>
-void decode(const T* x, const T* transition, int64_t rows, int64_t tags, T* best, int64_t* from,
-            int64_t* path) {
+void decode_crf(const T* x, const T* transition, int64_t rows, int64_t tags, T* best, int64_t* from,
+                int64_t* path) {
   T* score = best;
   T* next = best + tags;
   for (int64_t i = 0; i < tags; ++i) score[i] = transition[i] + x[i];
@@ -323,8 +324,8 @@ StatusOr<Kernel> crf_decoding(const KernelSetup& op) {
       MILLRACE_ASSIGN_OR_RETURN(T* const best, work->take<T>(1, 2 * in.tags));
       for (const RowSpan& span : in.spans) {
         if (span.count == 0) continue;
-        decode(in.emission->data<T>() + span.begin * in.tags, in.transition->data<T>(), span.count,
-               in.tags, best, from, tags + span.begin);
+        decode_crf(in.emission->data<T>() + span.begin * in.tags, in.transition->data<T>(),
+                   span.count, in.tags, best, from, tags + span.begin);
       }
       return Ok();
     }));

@@ -26,13 +26,13 @@ struct Expansion {
 };
 
 // How an op repeats: by a LoD level of Y, -1 for the last; sequences of X, or its rows.
-struct Rule {
+struct ExpandRule {
   int32_t ref_level = 0;
   bool by_rows = false;
 };
 
 StatusOr<Expansion> expansion_of(const KernelContext& ctx, const Tensor& x, const Tensor& y,
-                                 const Rule& rule) {
+                                 const ExpandRule& rule) {
   const int32_t ref_level = rule.ref_level;
   const size_t levels = y.lod().size();
   if (levels == 0) return ctx.error("Y must have LoD, found {} without", describe(y));
@@ -51,7 +51,7 @@ StatusOr<Expansion> expansion_of(const KernelContext& ctx, const Tensor& x, cons
   return e;
 }
 
-void expand(const Expansion& e, const Tensor& x, Tensor& out) {
+void expand_kernel(const Expansion& e, const Tensor& x, Tensor& out) {
   const auto row_bytes = row_width(x) * dtype_size(x.dtype());
   std::byte* to = out.raw();
   each_entry(e.level, e.x_offsets, [&](int64_t begin, int64_t rows, int64_t copies) {
@@ -77,27 +77,27 @@ void collapse(const Expansion& e, const Tensor& dout, Tensor& dx) {
   });
 }
 
-int64_t rows_of(const Expansion& e) {
+int64_t rows_of_expand(const Expansion& e) {
   int64_t rows = 0;
   each_entry(e.level, e.x_offsets,
              [&](int64_t /*begin*/, int64_t count, int64_t copies) { rows += count * copies; });
   return rows;
 }
 
-Kernel forward(const KernelSetup& op, Rule rule) {
+Kernel forward_expand(const KernelSetup& op, ExpandRule rule) {
   const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");
   const ArgIndex out = op.output("Out");
   return [=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Expansion e, expansion_of(ctx, ctx.in(x), ctx.in(y), rule));
-    if (ctx.out(out).dim(0) != rows_of(e))
-      return ctx.error("Out has {} rows, expected {}", ctx.out(out).dim(0), rows_of(e));
-    expand(e, ctx.in(x), ctx.out(out));
+    if (ctx.out(out).dim(0) != rows_of_expand(e))
+      return ctx.error("Out has {} rows, expected {}", ctx.out(out).dim(0), rows_of_expand(e));
+    expand_kernel(e, ctx.in(x), ctx.out(out));
     return Ok();
   };
 }
 
-Kernel backward(const KernelSetup& op, Rule rule) {
+Kernel backward_expand(const KernelSetup& op, ExpandRule rule) {
   const ArgIndex x = op.input("X");
   const ArgIndex y = op.input("Y");
   const ArgIndex dout = op.input("Out@GRAD");
@@ -108,9 +108,9 @@ Kernel backward(const KernelSetup& op, Rule rule) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const other, needed(ctx, y, "Y"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(const Expansion e, expansion_of(ctx, *from, *other, rule));
-    if (d->numel() != rows_of(e) * row_width(*from) || d->dtype() != from->dtype())
-      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", rows_of(e), describe(*from),
-                       describe(*d));
+    if (d->numel() != rows_of_expand(e) * row_width(*from) || d->dtype() != from->dtype())
+      return ctx.error("Out@GRAD must have {} rows of X {}, found {}", rows_of_expand(e),
+                       describe(*from), describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     to->set_lod(from->lod());
     return dispatch<NumberTypes>(from->dtype(), [&](auto tag) -> Status {
@@ -121,16 +121,16 @@ Kernel backward(const KernelSetup& op, Rule rule) {
 }
 
 StatusOr<Kernel> sequence_expand(const KernelSetup& op) {
-  return forward(op, {op.attr<int32_t>("ref_level"), false});
+  return forward_expand(op, {op.attr<int32_t>("ref_level"), false});
 }
 StatusOr<Kernel> sequence_expand_grad(const KernelSetup& op) {
-  return backward(op, {op.attr<int32_t>("ref_level"), false});
+  return backward_expand(op, {op.attr<int32_t>("ref_level"), false});
 }
 StatusOr<Kernel> sequence_expand_as(const KernelSetup& op) {
-  return forward(op, {0, true});
+  return forward_expand(op, {0, true});
 }
 StatusOr<Kernel> sequence_expand_as_grad(const KernelSetup& op) {
-  return backward(op, {0, true});
+  return backward_expand(op, {0, true});
 }
 
 }  // namespace

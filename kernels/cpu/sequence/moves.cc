@@ -11,12 +11,13 @@
 namespace millrace::kernels {
 namespace {
 
-int64_t row_bytes(const Tensor& tensor) {
+int64_t row_bytes_moves(const Tensor& tensor) {
   return row_width(tensor) * dtype_size(tensor.dtype());
 }
 
-void copy_rows(const Tensor& from, int64_t from_row, Tensor& to, int64_t to_row, int64_t rows) {
-  const int64_t bytes = row_bytes(from);
+void copy_rows_moves(const Tensor& from, int64_t from_row, Tensor& to, int64_t to_row,
+                     int64_t rows) {
+  const int64_t bytes = row_bytes_moves(from);
   if (rows * bytes == 0) return;
   std::memcpy(to.raw() + to_row * bytes, from.raw() + from_row * bytes,
               static_cast<size_t>(rows * bytes));
@@ -32,7 +33,7 @@ Status each_piece(const KernelContext& ctx, ArgRange x, Body&& body) {
     if (found.size() != offsets.front().size())
       return ctx.error("X must have as many sequences each, found {} and {}",
                        offsets.front().size() - 1, found.size() - 1);
-    if (row_bytes(ctx.in(x, k)) != row_bytes(ctx.in(x, 0)))
+    if (row_bytes_moves(ctx.in(x, k)) != row_bytes_moves(ctx.in(x, 0)))
       return ctx.error("X must have rows alike, found {} and {}", describe(ctx.in(x, 0)),
                        describe(ctx.in(x, k)));
   }
@@ -54,7 +55,7 @@ StatusOr<Kernel> sequence_concat(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& to = ctx.out(out);
     return each_piece(ctx, x, [&](int32_t k, int64_t begin, int64_t at, int64_t rows) {
-      copy_rows(ctx.in(x, k), begin, to, at, rows);
+      copy_rows_moves(ctx.in(x, k), begin, to, at, rows);
     });
   });
 }
@@ -67,20 +68,20 @@ StatusOr<Kernel> sequence_concat_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     int64_t rows_of_all = 0;
     for (int32_t k = 0; k < x.count; ++k) rows_of_all += ctx.in(x, k).dim(0);
-    if (d->dim(0) != rows_of_all || row_bytes(*d) != row_bytes(ctx.in(x, 0)))
+    if (d->dim(0) != rows_of_all || row_bytes_moves(*d) != row_bytes_moves(ctx.in(x, 0)))
       return ctx.error("Out@GRAD must have the {} rows of all X, found {}", rows_of_all,
                        describe(*d));
     for (int32_t k = 0; k < dx.count; ++k) {
       if (ctx.has_out(dx, k)) ctx.out(dx, k).set_lod(ctx.in(x, k).lod());
     }
     return each_piece(ctx, x, [&](int32_t k, int64_t begin, int64_t at, int64_t rows) {
-      if (k < dx.count && ctx.has_out(dx, k)) copy_rows(*d, at, ctx.out(dx, k), begin, rows);
+      if (k < dx.count && ctx.has_out(dx, k)) copy_rows_moves(*d, at, ctx.out(dx, k), begin, rows);
     });
   });
 }
 
 // The elements stay in order, so that one copy does; inference has found dims and LoD.
-Status copy_elements(const KernelContext& ctx, const Tensor& from, Tensor& to) {
+Status copy_elements_moves(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   if (from.bytes() != to.bytes())
     return ctx.error("found {}, expected as many elements as {}", describe(to), describe(from));
   if (from.bytes() > 0 && !to.shares_memory_with(from))
@@ -100,7 +101,7 @@ StatusOr<Kernel> sequence_reshape(const KernelSetup& op) {
         return ctx.error("a sequence of X ends in the middle of a row of width {}: LoD {}", width,
                          from.lod().to_string());
     }
-    return copy_elements(ctx, from, ctx.out(out));
+    return copy_elements_moves(ctx, from, ctx.out(out));
   });
 }
 
@@ -114,7 +115,7 @@ StatusOr<Kernel> reshaped_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    return copy_elements(ctx, *d, *to);
+    return copy_elements_moves(ctx, *d, *to);
   });
 }
 
@@ -125,7 +126,7 @@ StatusOr<Kernel> sequence_reverse(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     Tensor& to = ctx.out(y);
     MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(from, "X"));
-    const int64_t bytes = row_bytes(from);
+    const int64_t bytes = row_bytes_moves(from);
     const bool in_place = to.shares_memory_with(from);
     for (size_t i = 0; i + 1 < offsets.size(); ++i) {
       const int64_t begin = offsets[i];
@@ -133,7 +134,7 @@ StatusOr<Kernel> sequence_reverse(const KernelSetup& op) {
       for (int64_t r = begin; r < end; ++r) {
         const int64_t mirror = begin + end - 1 - r;
         if (!in_place) {
-          copy_rows(from, mirror, to, r, 1);
+          copy_rows_moves(from, mirror, to, r, 1);
         } else if (r < mirror) {
           std::swap_ranges(to.raw() + r * bytes, to.raw() + (r + 1) * bytes,
                            to.raw() + mirror * bytes);
@@ -144,15 +145,15 @@ StatusOr<Kernel> sequence_reverse(const KernelSetup& op) {
   });
 }
 
-struct Parts {
+struct MovesParts {
   llvm::ArrayRef<int64_t> sequences;
   const int64_t* offset;
   const int64_t* length;
 };
 
-StatusOr<Parts> parts_of(const KernelContext& ctx, const Tensor& x, const Tensor& offset,
-                         const Tensor& length) {
-  Parts parts{};
+StatusOr<MovesParts> parts_of_moves(const KernelContext& ctx, const Tensor& x, const Tensor& offset,
+                                    const Tensor& length) {
+  MovesParts parts{};
   MILLRACE_ASSIGN_OR_RETURN(parts.sequences, sequences_of(x, "X"));
   const auto count = static_cast<int64_t>(parts.sequences.size()) - 1;
   if (offset.numel() != count || length.numel() != count)
@@ -181,8 +182,8 @@ StatusOr<Kernel> sequence_slice(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const Parts parts,
-                              parts_of(ctx, from, ctx.in(offset), ctx.in(length)));
+    MILLRACE_ASSIGN_OR_RETURN(const MovesParts parts,
+                              parts_of_moves(ctx, from, ctx.in(offset), ctx.in(length)));
     LodLevel level{0};
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i)
       level.push_back(level.back() + parts.length[i]);
@@ -191,7 +192,7 @@ StatusOr<Kernel> sequence_slice(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
     for (size_t i = 0; i + 1 < level.size(); ++i)
-      copy_rows(from, parts.sequences[i] + parts.offset[i], to, level[i], parts.length[i]);
+      copy_rows_moves(from, parts.sequences[i] + parts.offset[i], to, level[i], parts.length[i]);
     to.set_lod(with_last_level(from.lod(), std::move(level)));
     return Ok();
   });
@@ -209,18 +210,18 @@ StatusOr<Kernel> sequence_slice_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const begin, needed(ctx, offset, "Offset"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const size, needed(ctx, length, "Length"));
-    MILLRACE_ASSIGN_OR_RETURN(const Parts parts, parts_of(ctx, *from, *begin, *size));
+    MILLRACE_ASSIGN_OR_RETURN(const MovesParts parts, parts_of_moves(ctx, *from, *begin, *size));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     to->set_lod(from->lod());
     if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
     int64_t at = 0;
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i) at += parts.length[i];
-    if (d->dim(0) != at || row_bytes(*d) != row_bytes(*from))
+    if (d->dim(0) != at || row_bytes_moves(*d) != row_bytes_moves(*from))
       return ctx.error("Out@GRAD must have {} rows of X {}, found {}", at, describe(*from),
                        describe(*d));
     at = 0;
     for (size_t i = 0; i + 1 < parts.sequences.size(); ++i) {
-      copy_rows(*d, at, *to, parts.sequences[i] + parts.offset[i], parts.length[i]);
+      copy_rows_moves(*d, at, *to, parts.sequences[i] + parts.offset[i], parts.length[i]);
       at += parts.length[i];
     }
     return Ok();
@@ -247,7 +248,7 @@ StatusOr<Kernel> lod_reset(const KernelSetup& op) {
       lod = Lod(std::move(levels));
     }
     MILLRACE_RETURN_IF_ERROR(lod.check(from.rank() == 0 ? 1 : from.dim(0)));
-    MILLRACE_RETURN_IF_ERROR(copy_elements(ctx, from, ctx.out(out)));
+    MILLRACE_RETURN_IF_ERROR(copy_elements_moves(ctx, from, ctx.out(out)));
     ctx.out(out).set_lod(std::move(lod));
     return Ok();
   });

@@ -13,7 +13,7 @@ namespace millrace::kernels {
 namespace {
 
 // Moves whole steps between rows that follow each other and rows that are padded.
-struct Layout {
+struct PadLayout {
   llvm::ArrayRef<int64_t> offsets;
   int64_t length = 0;      ///< steps of a padded row
   int64_t step_bytes = 0;  ///< of one step
@@ -39,7 +39,7 @@ int64_t longest(llvm::ArrayRef<int64_t> offsets) {
 }
 
 // Fills the steps behind the end of each sequence with the padding.
-void fill_padding(const Layout& layout, const Tensor& pad, std::byte* out) {
+void fill_padding(const PadLayout& layout, const Tensor& pad, std::byte* out) {
   const auto pad_bytes = static_cast<size_t>(pad.bytes());
   const auto row_bytes = static_cast<size_t>(layout.length * layout.step_bytes);
   layout.each([&](int64_t padded, int64_t /*packed*/, size_t bytes) {
@@ -62,7 +62,7 @@ StatusOr<Kernel> sequence_pad(const KernelSetup& op) {
       return ctx.error("PadValue must be one element or one step of X {}, found {}", describe(from),
                        describe(value));
     Tensor& to = ctx.out(out);
-    const Layout layout{offsets, to.dim(1), width * dtype_size(from.dtype())};
+    const PadLayout layout{offsets, to.dim(1), width * dtype_size(from.dtype())};
     if (longest(offsets) > layout.length)
       return ctx.error("attribute 'padded_length' is {}, but the longest sequence has {} steps",
                        layout.length, longest(offsets));
@@ -95,7 +95,7 @@ StatusOr<Kernel> sequence_pad_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have a padded row for each of the {} sequences, found {}",
                        sequences, describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
-    Layout{offsets, d->dim(1), step * dtype_size(from->dtype())}.each(
+    PadLayout{offsets, d->dim(1), step * dtype_size(from->dtype())}.each(
         [&](int64_t padded, int64_t packed, size_t bytes) {
           copy_bytes(to->raw() + packed, d->raw() + padded, bytes);
         });
@@ -128,7 +128,7 @@ StatusOr<Kernel> sequence_unpad(const KernelSetup& op) {
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), dims));
     const int64_t step = row_width(to) * dtype_size(from.dtype());
-    Layout{level, from.dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
+    PadLayout{level, from.dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
       copy_bytes(to.raw() + packed, from.raw() + padded, bytes);
     });
     to.set_lod(Lod({std::move(level)}));
@@ -153,7 +153,7 @@ StatusOr<Kernel> sequence_unpad_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have the sequences of X {}, found {}", describe(*from),
                        describe(*d));
     if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
-    Layout{offsets, from->dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
+    PadLayout{offsets, from->dim(1), step}.each([&](int64_t padded, int64_t packed, size_t bytes) {
       copy_bytes(to->raw() + padded, d->raw() + packed, bytes);
     });
     return Ok();

@@ -12,22 +12,22 @@
 namespace millrace::kernels {
 namespace {
 
-enum class Pool { kSum, kAverage, kSqrt, kLast, kFirst, kMax };
+enum class SequencePool { kSum, kAverage, kSqrt, kLast, kFirst, kMax };
 
-Pool pool_of(const KernelSetup& op) {
+SequencePool pool_of(const KernelSetup& op) {
   const auto name = op.attr<std::string>("pooltype");
-  if (name == "SUM") return Pool::kSum;
-  if (name == "SQRT") return Pool::kSqrt;
-  if (name == "LAST") return Pool::kLast;
-  if (name == "FIRST") return Pool::kFirst;
-  return name == "MAX" ? Pool::kMax : Pool::kAverage;
+  if (name == "SUM") return SequencePool::kSum;
+  if (name == "SQRT") return SequencePool::kSqrt;
+  if (name == "LAST") return SequencePool::kLast;
+  if (name == "FIRST") return SequencePool::kFirst;
+  return name == "MAX" ? SequencePool::kMax : SequencePool::kAverage;
 }
 
 // Factor of a sum over so many rows.
 template <typename T>
-T factor(Pool pool, int64_t rows) {
-  if (pool == Pool::kAverage) return 1 / static_cast<T>(rows);
-  return pool == Pool::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
+T factor_pool(SequencePool pool, int64_t rows) {
+  if (pool == SequencePool::kAverage) return 1 / static_cast<T>(rows);
+  return pool == SequencePool::kSqrt ? 1 / std::sqrt(static_cast<T>(rows)) : T(1);
 }
 
 template <typename T>
@@ -56,30 +56,30 @@ void max_rows(const T* x, int64_t begin, int64_t end, int64_t width, T* out, int
 }
 
 template <typename T>
-void pool_one(Pool pool, const T* x, int64_t begin, int64_t end, int64_t width, T pad, T* out,
-              int32_t* index) {
+void pool_one(SequencePool pool, const T* x, int64_t begin, int64_t end, int64_t width, T pad,
+              T* out, int32_t* index) {
   if (begin == end) {
     std::fill_n(out, width, pad);
     if (index != nullptr) std::fill_n(index, width, -1);
     return;
   }
   switch (pool) {
-    case Pool::kLast:
+    case SequencePool::kLast:
       std::copy_n(x + (end - 1) * width, width, out);
       return;
-    case Pool::kFirst:
+    case SequencePool::kFirst:
       std::copy_n(x + begin * width, width, out);
       return;
-    case Pool::kMax:
+    case SequencePool::kMax:
       max_rows(x, begin, end, width, out, index);
       return;
     default:
-      sum_rows(x + begin * width, end - begin, width, factor<T>(pool, end - begin), out);
+      sum_rows(x + begin * width, end - begin, width, factor_pool<T>(pool, end - begin), out);
   }
 }
 
 // Sequences below which another thread does not pay.
-int64_t grain_of(const Tensor& x, int64_t sequences) {
+int64_t grain_of_pool(const Tensor& x, int64_t sequences) {
   const int64_t each = std::max<int64_t>(1, x.numel() / std::max<int64_t>(1, sequences));
   return std::max<int64_t>(1, kGrain / each);
 }
@@ -87,8 +87,8 @@ int64_t grain_of(const Tensor& x, int64_t sequences) {
 StatusOr<Kernel> sequence_pool(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
-  const Pool pool = pool_of(op);
-  const ArgIndex index = pool == Pool::kMax ? op.output("MaxIndex") : ArgIndex{};
+  const SequencePool pool = pool_of(op);
+  const ArgIndex index = pool == SequencePool::kMax ? op.output("MaxIndex") : ArgIndex{};
   const float pad = op.attr<float>("pad_value");
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
@@ -99,13 +99,15 @@ StatusOr<Kernel> sequence_pool(const KernelSetup& op) {
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       T* const to = ctx.out(out).data<T>();
-      ctx.device().parallel_for(sequences, grain_of(from, sequences), [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) {
-          const auto at = static_cast<size_t>(i);
-          pool_one(pool, from.data<T>(), offsets[at], offsets[at + 1], width, static_cast<T>(pad),
-                   to + i * width, rows == nullptr ? nullptr : rows->data<int32_t>() + i * width);
-        }
-      });
+      ctx.device().parallel_for(
+          sequences, grain_of_pool(from, sequences), [&](int64_t b, int64_t e) {
+            for (int64_t i = b; i < e; ++i) {
+              const auto at = static_cast<size_t>(i);
+              pool_one(pool, from.data<T>(), offsets[at], offsets[at + 1], width,
+                       static_cast<T>(pad), to + i * width,
+                       rows == nullptr ? nullptr : rows->data<int32_t>() + i * width);
+            }
+          });
       return Ok();
     });
   });
@@ -127,14 +129,14 @@ Status spread_max(const KernelContext& ctx, const Tensor& dout, const Tensor& in
 }
 
 template <typename T>
-void spread_one(Pool pool, const T* dout, int64_t rows, int64_t width, T* dx) {
+void spread_one(SequencePool pool, const T* dout, int64_t rows, int64_t width, T* dx) {
   if (rows == 0) return;
-  if (pool == Pool::kFirst || pool == Pool::kLast) {
+  if (pool == SequencePool::kFirst || pool == SequencePool::kLast) {
     std::fill_n(dx, rows * width, T(0));
-    std::copy_n(dout, width, pool == Pool::kFirst ? dx : dx + (rows - 1) * width);
+    std::copy_n(dout, width, pool == SequencePool::kFirst ? dx : dx + (rows - 1) * width);
     return;
   }
-  const T scale = factor<T>(pool, rows);
+  const T scale = factor_pool<T>(pool, rows);
   for (int64_t r = 0; r < rows; ++r) {
     T* const to = dx + r * width;
     for (int64_t k = 0; k < width; ++k) to[k] = dout[k] * scale;
@@ -146,7 +148,7 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
   const ArgIndex index = op.input("MaxIndex");
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
-  const Pool pool = pool_of(op);
+  const SequencePool pool = pool_of(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dx) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
@@ -159,7 +161,7 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
                        width, describe(*d));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, result_like(ctx, dx, *from));
     const Tensor* rows = nullptr;
-    if (pool == Pool::kMax) {
+    if (pool == SequencePool::kMax) {
       MILLRACE_ASSIGN_OR_RETURN(rows, needed(ctx, index, "MaxIndex"));
       if (rows->numel() != d->numel() || rows->dtype() != DType::kInt32)
         return ctx.error("MaxIndex must be i32 with the dims of Out@GRAD {}, found {}",
@@ -167,14 +169,16 @@ StatusOr<Kernel> sequence_pool_grad(const KernelSetup& op) {
     }
     return dispatch<FloatTypes>(from->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      if (pool == Pool::kMax) return spread_max<T>(ctx, *d, *rows, *to);
-      ctx.device().parallel_for(sequences, grain_of(*from, sequences), [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) {
-          const int64_t begin = offsets[static_cast<size_t>(i)];
-          spread_one(pool, d->data<T>() + i * width, offsets[static_cast<size_t>(i) + 1] - begin,
-                     width, to->data<T>() + begin * width);
-        }
-      });
+      if (pool == SequencePool::kMax) return spread_max<T>(ctx, *d, *rows, *to);
+      ctx.device().parallel_for(sequences, grain_of_pool(*from, sequences),
+                                [&](int64_t b, int64_t e) {
+                                  for (int64_t i = b; i < e; ++i) {
+                                    const int64_t begin = offsets[static_cast<size_t>(i)];
+                                    spread_one(pool, d->data<T>() + i * width,
+                                               offsets[static_cast<size_t>(i) + 1] - begin, width,
+                                               to->data<T>() + begin * width);
+                                  }
+                                });
       return Ok();
     });
   });

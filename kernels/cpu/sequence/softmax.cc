@@ -14,7 +14,7 @@ Status check_one_column(const KernelContext& ctx, const Tensor& x) {
 }
 
 template <typename T>
-void softmax(const T* x, int64_t count, T* out) {
+void softmax_kernel(const T* x, int64_t count, T* out) {
   if (count == 0) return;
   const T most = combine_lanes(x, count, x[0], [](T a, T b) { return a > b ? a : b; });
   for (int64_t i = 0; i < count; ++i) out[i] = vmath::exp(x[i] - most);
@@ -32,8 +32,8 @@ StatusOr<Kernel> sequence_softmax(const KernelSetup& op) {
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-        softmax(from.data<T>() + offsets[i], offsets[i + 1] - offsets[i],
-                ctx.out(out).data<T>() + offsets[i]);
+        softmax_kernel(from.data<T>() + offsets[i], offsets[i + 1] - offsets[i],
+                       ctx.out(out).data<T>() + offsets[i]);
       }
       return Ok();
     });

@@ -68,7 +68,8 @@ StatusOr<Kernel> sequence_enumerate(const KernelSetup& op) {
 }
 
 // Columns that a sequence of ids names, checked.
-StatusOr<const int64_t*> columns_of(const KernelContext& ctx, const Tensor& ids, int64_t width) {
+StatusOr<const int64_t*> columns_of_tokens(const KernelContext& ctx, const Tensor& ids,
+                                           int64_t width) {
   return class_labels(ctx, ids, ids.numel(), width, 0, 0);
 }
 
@@ -89,7 +90,8 @@ StatusOr<Kernel> sequence_scatter(const KernelSetup& op) {
       return ctx.error("Updates must have one summand of the type of X an id, found {}",
                        describe(added));
     const int64_t width = row_width(from);
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, ctx.in(ids), width));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns,
+                              columns_of_tokens(ctx, ctx.in(ids), width));
     Tensor& to = ctx.out(out);
     return dispatch<NumberTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
@@ -116,7 +118,7 @@ StatusOr<Kernel> sequence_scatter_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD must have a row for each of the {} sequences of Ids, found {}",
                        offsets.size() - 1, describe(*d));
     const int64_t width = row_width(*d);
-    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of(ctx, *index, width));
+    MILLRACE_ASSIGN_OR_RETURN(const int64_t* const columns, columns_of_tokens(ctx, *index, width));
     Tensor* const to_updates = ctx.find_out(dupdates);
     if (to_updates != nullptr)
       MILLRACE_RETURN_IF_ERROR(to_updates->resize(d->dtype(), index->dims()));

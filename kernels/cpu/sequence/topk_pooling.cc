@@ -11,14 +11,14 @@
 namespace millrace::kernels {
 namespace {
 
-struct Settings {
+struct TopkPoolingSettings {
   std::vector<int64_t> ks;
   int64_t most = 0;  ///< largest of ks
   int64_t channels = 1;
 };
 
-Settings settings_of(const KernelSetup& op) {
-  Settings s;
+TopkPoolingSettings settings_of_topk_pooling(const KernelSetup& op) {
+  TopkPoolingSettings s;
   s.ks = op.attr<std::vector<int64_t>>("topks");
   s.most = s.ks.empty() ? 0 : *std::max_element(s.ks.begin(), s.ks.end());
   s.channels = op.attr<int32_t>("channel_num");
@@ -31,8 +31,9 @@ struct Offsets {
   llvm::ArrayRef<int64_t> columns;
 };
 
-StatusOr<Offsets> offsets_of(const KernelContext& ctx, const Tensor& x, const Tensor& row,
-                             const Tensor& column, int64_t channels) {
+StatusOr<Offsets> offsets_of_topk_pooling(const KernelContext& ctx, const Tensor& x,
+                                          const Tensor& row, const Tensor& column,
+                                          int64_t channels) {
   Offsets o;
   MILLRACE_ASSIGN_OR_RETURN(o.x, sequences_of(x, "X"));
   MILLRACE_ASSIGN_OR_RETURN(o.rows, sequences_of(row, "ROW"));
@@ -52,7 +53,7 @@ StatusOr<Offsets> offsets_of(const KernelContext& ctx, const Tensor& x, const Te
 
 // Calls body(first element of a row of a channel, columns, place of its results) for each.
 template <typename Body>
-void each_row(const Offsets& o, int64_t channels, Body&& body) {
+void each_row_topk_pooling(const Offsets& o, int64_t channels, Body&& body) {
   for (size_t i = 0; i + 1 < o.x.size(); ++i) {
     const int64_t rows = o.rows[i + 1] - o.rows[i];
     const int64_t columns = o.columns[i + 1] - o.columns[i];
@@ -69,11 +70,11 @@ StatusOr<Kernel> topk_pooling(const KernelSetup& op) {
   const ArgIndex column = op.input("COLUMN");
   const ArgIndex out = op.output("Out");
   const ArgIndex pos = op.output("pos");
-  const Settings s = settings_of(op);
+  const TopkPoolingSettings s = settings_of_topk_pooling(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
-    MILLRACE_ASSIGN_OR_RETURN(const Offsets o,
-                              offsets_of(ctx, from, ctx.in(row), ctx.in(column), s.channels));
+    MILLRACE_ASSIGN_OR_RETURN(const Offsets o, offsets_of_topk_pooling(ctx, from, ctx.in(row),
+                                                                       ctx.in(column), s.channels));
     const auto kinds = static_cast<int64_t>(s.ks.size());
     const int64_t results = o.rows.back() * s.channels;
     Tensor& to = ctx.out(out);
@@ -84,7 +85,7 @@ StatusOr<Kernel> topk_pooling(const KernelSetup& op) {
     std::vector<int32_t> order;
     return dispatch<FloatTypes>(from.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      each_row(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
+      each_row_topk_pooling(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
         const T* const values = from.data<T>() + begin;
         const int64_t found = std::min(columns, s.most);
         order.resize(static_cast<size_t>(columns));
@@ -117,7 +118,7 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
   const ArgIndex pos = op.input("pos");
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
-  const Settings s = settings_of(op);
+  const TopkPoolingSettings s = settings_of_topk_pooling(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!dx) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
@@ -125,8 +126,8 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const columns_of_all, needed(ctx, column, "COLUMN"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed(ctx, pos, "pos"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Offsets o,
-                              offsets_of(ctx, *from, *rows, *columns_of_all, s.channels));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const Offsets o, offsets_of_topk_pooling(ctx, *from, *rows, *columns_of_all, s.channels));
     const auto kinds = static_cast<int64_t>(s.ks.size());
     const int64_t results = o.rows.back() * s.channels;
     if (places->numel() != results * s.most || places->dtype() != DType::kInt32 ||
@@ -138,7 +139,7 @@ StatusOr<Kernel> topk_pooling_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       std::fill_n(to->data<T>(), to->numel(), T(0));
       Status status;
-      each_row(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
+      each_row_topk_pooling(o, s.channels, [&](int64_t begin, int64_t columns, int64_t place) {
         for (int64_t k = 0; k < kinds; ++k) {
           const int64_t wanted = s.ks[static_cast<size_t>(k)];
           const T share = d->data<T>()[place * kinds + k] / static_cast<T>(wanted);

@@ -146,7 +146,7 @@ double Ctc::loss(const Steps<T>& steps, const int64_t* labels, int64_t label_cou
   return -total;
 }
 
-struct Slots {
+struct WarpctcSlots {
   ArgIndex logits;
   ArgIndex label;
   ArgIndex logits_lengths;
@@ -154,7 +154,7 @@ struct Slots {
 };
 
 // Where the sequences of Logits stand: padded logits are [length, batch, classes].
-struct Layout {
+struct WarpctcLayout {
   int64_t classes = 0;
   std::vector<RowSpan> logits;  ///< first row and steps
   int64_t stride = 0;           ///< elements from step to step
@@ -179,9 +179,9 @@ StatusOr<std::vector<RowSpan>> padded_spans(const KernelContext& ctx, const Tens
   return spans;
 }
 
-StatusOr<Layout> layout_of_logits(const KernelContext& ctx, const Tensor& logits,
-                                  const Tensor* lengths) {
-  Layout layout;
+StatusOr<WarpctcLayout> layout_of_logits(const KernelContext& ctx, const Tensor& logits,
+                                         const Tensor* lengths) {
+  WarpctcLayout layout;
   if (logits.rank() != (lengths == nullptr ? 2U : 3U))
     return ctx.error("Logits must have rank {}, found {}", lengths == nullptr ? 2 : 3,
                      describe(logits));
@@ -196,15 +196,15 @@ StatusOr<Layout> layout_of_logits(const KernelContext& ctx, const Tensor& logits
 }
 
 StatusOr<Kernel> warpctc(const KernelSetup& op) {
-  const Slots slots{op.input("Logits"), op.input("Label"), op.input("LogitsLength"),
-                    op.input("LabelLength")};
+  const WarpctcSlots slots{op.input("Logits"), op.input("Label"), op.input("LogitsLength"),
+                           op.input("LabelLength")};
   const ArgIndex loss = op.output("Loss");
   const ArgIndex grad = op.output("WarpCTCGrad");
   auto ctc = std::make_shared<Ctc>(op.attr<int32_t>("blank"));
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& logits = ctx.in(slots.logits);
     const Tensor& label = ctx.in(slots.label);
-    MILLRACE_ASSIGN_OR_RETURN(Layout layout,
+    MILLRACE_ASSIGN_OR_RETURN(WarpctcLayout layout,
                               layout_of_logits(ctx, logits, ctx.find_in(slots.logits_lengths)));
     MILLRACE_ASSIGN_OR_RETURN(layout.labels,
                               spans_of(ctx, label, "Label", ctx.find_in(slots.label_lengths),
@@ -252,7 +252,8 @@ StatusOr<Kernel> warpctc_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, logits, "Logits"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const slopes, needed(ctx, grad, "WarpCTCGrad"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dloss, "Loss@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Layout layout, layout_of_logits(ctx, *x, ctx.find_in(lengths)));
+    MILLRACE_ASSIGN_OR_RETURN(const WarpctcLayout layout,
+                              layout_of_logits(ctx, *x, ctx.find_in(lengths)));
     if (slopes->numel() != x->numel() || slopes->dtype() != x->dtype() ||
         d->numel() != static_cast<int64_t>(layout.logits.size()) || d->dtype() != x->dtype())
       return ctx.error("WarpCTCGrad must look like Logits {}, and Loss@GRAD have {} elements",

@@ -91,7 +91,7 @@ Reduce reduce_of(const KernelSetup& op) {
 }
 
 template <typename T>
-T combine(Reduce reduce, T old, T value) {
+T combine_along_axis(Reduce reduce, T old, T value) {
   switch (reduce) {
     case Reduce::kAssign:
       return value;
@@ -119,7 +119,7 @@ void put(const AxisView& view, const I* ids, int64_t count, const T* values, Red
   each_along(view, ids, count, [&](int64_t place, int64_t k) {
     int64_t before = 1;
     if (counts) before = met[static_cast<size_t>(place)]++;
-    out[place] = before == 0 ? values[k] : combine(reduce, out[place], values[k]);
+    out[place] = before == 0 ? values[k] : combine_along_axis(reduce, out[place], values[k]);
   });
   if (reduce != Reduce::kMean) return;
   for (size_t i = 0; i < met.size(); ++i) {

@@ -29,7 +29,7 @@ void find(const AxisView& view, bool largest, const T* x, I* out, CpuDevice& dev
   });
 }
 
-StatusOr<Kernel> make(const KernelSetup& op, bool largest) {
+StatusOr<Kernel> make_arg_extreme(const KernelSetup& op, bool largest) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex out_arg = op.output("Out");
   const auto axis_attr = op.attr<int64_t>("axis");
@@ -59,10 +59,10 @@ StatusOr<Kernel> make(const KernelSetup& op, bool largest) {
 }
 
 StatusOr<Kernel> arg_max(const KernelSetup& op) {
-  return make(op, true);
+  return make_arg_extreme(op, true);
 }
 StatusOr<Kernel> arg_min(const KernelSetup& op) {
-  return make(op, false);
+  return make_arg_extreme(op, false);
 }
 
 }  // namespace

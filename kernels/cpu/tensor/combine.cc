@@ -13,7 +13,7 @@
 namespace millrace::kernels {
 namespace {
 
-size_t row_bytes(const Tensor& x) {
+size_t row_bytes_combine(const Tensor& x) {
   return static_cast<size_t>(x.rank() == 0 || x.dims()[0] == 0 ? 0 : x.bytes() / x.dims()[0]);
 }
 
@@ -24,7 +24,7 @@ StatusOr<Kernel> multiplex(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& ids_tensor = ctx.in(ids_arg);
     Tensor& out = ctx.out(out_arg);
-    const size_t bytes = row_bytes(out);
+    const size_t bytes = row_bytes_combine(out);
     for (int32_t k = 0; k < x.count; ++k) {
       if (ctx.in(x, k).bytes() != out.bytes())
         return ctx.error("X[{}] {} must have the shape of X[0] {}", k, describe(ctx.in(x, k)),
@@ -52,7 +52,7 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const ids_tensor, needed(ctx, ids_arg, "Ids"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
-    const size_t bytes = row_bytes(*grad);
+    const size_t bytes = row_bytes_combine(*grad);
     for (int32_t k = 0; k < x_grad.count; ++k) {
       if (!ctx.has_out(x_grad, k)) continue;
       if (ctx.out(x_grad, k).bytes() != grad->bytes())
@@ -74,8 +74,8 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
 }
 
 // The columns that are taken of each operand.
-struct Columns {
-  explicit Columns(const KernelSetup& op)
+struct CombineColumns {
+  explicit CombineColumns(const KernelSetup& op)
       : start(op.attr<int64_t>("start_index")), length(op.attr<int64_t>("length")) {}
 
   struct Part {
@@ -105,7 +105,8 @@ StridedBox piece(int64_t rows, int64_t width, int64_t to_row, int64_t from_row) 
   return box;
 }
 
-Status check_rows(const KernelContext& ctx, const Tensor& x, const Tensor& out, int64_t width) {
+Status check_rows_combine(const KernelContext& ctx, const Tensor& x, const Tensor& out,
+                          int64_t width) {
   if (x.dtype() == out.dtype() && out.rank() == 2 && x.dims()[0] == out.dims()[0] &&
       width <= out.dims()[1])
     return Ok();
@@ -115,14 +116,14 @@ Status check_rows(const KernelContext& ctx, const Tensor& x, const Tensor& out, 
 StatusOr<Kernel> partial_concat(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   const ArgIndex out_arg = op.output("Out");
-  const Columns columns(op);
+  const CombineColumns columns(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(out_arg);
     const int64_t size = dtype_size(out.dtype());
     for (int32_t k = 0; k < x.count; ++k) {
       const Tensor& from = ctx.in(x, k);
-      MILLRACE_ASSIGN_OR_RETURN(const Columns::Part part, columns.of(ctx, from));
-      MILLRACE_RETURN_IF_ERROR(check_rows(ctx, from, out, part.count * (k + 1)));
+      MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, from));
+      MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, from, out, part.count * (k + 1)));
       copy_strided(ctx.device(), size,
                    piece(from.dims()[0], part.count, out.dims()[1], from.dims()[1]),
                    out.raw() + k * part.count * size, from.raw() + part.first * size);
@@ -134,7 +135,7 @@ StatusOr<Kernel> partial_concat(const KernelSetup& op) {
 StatusOr<Kernel> partial_sum(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   const ArgIndex out_arg = op.output("Out");
-  const Columns columns(op);
+  const CombineColumns columns(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(out_arg);
     fill_zero(ctx.device(), out);
@@ -142,8 +143,8 @@ StatusOr<Kernel> partial_sum(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       for (int32_t k = 0; k < x.count; ++k) {
         const Tensor& from = ctx.in(x, k);
-        MILLRACE_ASSIGN_OR_RETURN(const Columns::Part part, columns.of(ctx, from));
-        MILLRACE_RETURN_IF_ERROR(check_rows(ctx, from, out, part.count));
+        MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, from));
+        MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, from, out, part.count));
         for (int64_t r = 0; r < from.dims()[0]; ++r) {
           const T* const source = from.data<T>() + r * from.dims()[1] + part.first;
           T* const target = out.data<T>() + r * out.dims()[1];
@@ -160,7 +161,7 @@ StatusOr<Kernel> partial_sum(const KernelSetup& op) {
 StatusOr<Kernel> make_partial_grad(const KernelSetup& op, bool concat) {
   const ArgIndex grad_arg = op.input("Out@GRAD");
   const ArgRange x_grad = op.outputs("X@GRAD");
-  const Columns columns(op);
+  const CombineColumns columns(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
     const int64_t size = dtype_size(grad->dtype());
@@ -168,9 +169,9 @@ StatusOr<Kernel> make_partial_grad(const KernelSetup& op, bool concat) {
       if (!ctx.has_out(x_grad, k)) continue;
       Tensor& to = ctx.out(x_grad, k);
       fill_zero(ctx.device(), to);
-      MILLRACE_ASSIGN_OR_RETURN(const Columns::Part part, columns.of(ctx, to));
+      MILLRACE_ASSIGN_OR_RETURN(const CombineColumns::Part part, columns.of(ctx, to));
       const int64_t offset = concat ? k * part.count : 0;
-      MILLRACE_RETURN_IF_ERROR(check_rows(ctx, to, *grad, offset + part.count));
+      MILLRACE_RETURN_IF_ERROR(check_rows_combine(ctx, to, *grad, offset + part.count));
       copy_strided(ctx.device(), size,
                    piece(to.dims()[0], part.count, to.dims()[1], grad->dims()[1]),
                    to.raw() + part.first * size, grad->raw() + offset * size);

@@ -20,7 +20,8 @@ StridedBox rows_box(int64_t rows, int64_t part_row, int64_t whole_row, bool into
 }
 
 // A part may differ from the whole only along the axis.
-Status check_part(const KernelContext& ctx, const Tensor& part, const Tensor& whole, size_t axis) {
+Status check_part_concat(const KernelContext& ctx, const Tensor& part, const Tensor& whole,
+                         size_t axis) {
   bool fits = part.dtype() == whole.dtype() && part.rank() == whole.rank();
   for (size_t d = 0; fits && d < part.rank(); ++d)
     fits = d == axis || part.dims()[d] == whole.dims()[d];
@@ -64,7 +65,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
     int64_t offset = 0;
     for (int32_t k = 0; k < x.count; ++k) {
       const Tensor& part = ctx.in(x, k);
-      MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, to, axis));
+      MILLRACE_RETURN_IF_ERROR(check_part_concat(ctx, part, to, axis));
       const int64_t part_row = ops::dims_product(part.dims().drop_front(axis));
       copy_strided(ctx.device(), bytes, rows_box(rows, part_row, whole_row, true),
                    to.raw() + offset * bytes, part.raw());
@@ -77,7 +78,7 @@ StatusOr<Kernel> concat(const KernelSetup& op) {
 // Copies the columns of whole that start at offset into a part; nothing if they leave the row.
 Status take_part(const KernelContext& ctx, const Tensor& whole, Tensor& part, size_t axis,
                  int64_t offset) {
-  MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, axis));
+  MILLRACE_RETURN_IF_ERROR(check_part_concat(ctx, part, whole, axis));
   const int64_t rows = ops::dims_product(whole.dims().take_front(axis));
   const int64_t whole_row = ops::dims_product(whole.dims().drop_front(axis));
   const int64_t part_row = ops::dims_product(part.dims().drop_front(axis));

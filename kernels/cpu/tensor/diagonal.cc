@@ -10,17 +10,17 @@ namespace millrace::kernels {
 namespace {
 
 template <typename T>
-T value_as(double value) {
+T value_as_diagonal(double value) {
   return static_cast<T>(static_cast<Compute<T>>(value));
 }
 
 // The elements of a diagonal in a row-major matrix: first one, distance, how many.
-struct Diagonal {
+struct DiagonalDiagonal {
   int64_t first = 0;
   int64_t step = 0;
   int64_t count = 0;
 
-  Diagonal(int64_t rows, int64_t columns, int64_t offset) {
+  DiagonalDiagonal(int64_t rows, int64_t columns, int64_t offset) {
     first = offset >= 0 ? offset : -offset * columns;
     step = columns + 1;
     const int64_t down = rows + std::min<int64_t>(offset, 0);
@@ -32,7 +32,7 @@ struct Diagonal {
 template <typename T>
 void vector_to_matrix(const T* vector, int64_t length, int64_t offset, T padding, Tensor& out) {
   std::fill_n(out.data<T>(), out.numel(), padding);
-  const Diagonal d(out.dims()[0], out.dims()[1], offset);
+  const DiagonalDiagonal d(out.dims()[0], out.dims()[1], offset);
   for (int64_t i = 0; i < std::min(length, d.count); ++i)
     out.data<T>()[d.first + i * d.step] = vector[i];
 }
@@ -47,10 +47,10 @@ StatusOr<Kernel> make_diag(const KernelSetup& op, llvm::StringRef slot, int64_t 
     return dispatch<AllTypes>(x.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       if (x.rank() < 2) {
-        vector_to_matrix(x.data<T>(), x.numel(), offset, value_as<T>(padding), out);
+        vector_to_matrix(x.data<T>(), x.numel(), offset, value_as_diagonal<T>(padding), out);
         return Ok();
       }
-      const Diagonal d(x.dims()[0], x.dims()[1], offset);
+      const DiagonalDiagonal d(x.dims()[0], x.dims()[1], offset);
       if (out.numel() != d.count)
         return ctx.error("Out {} must have the {} elements of the diagonal", describe(out),
                          d.count);
@@ -84,7 +84,7 @@ StatusOr<Kernel> diag_v2_grad(const KernelSetup& op) {
     const Tensor& vector = spread ? *to : *grad;
     if (matrix.rank() != 2 || matrix.dtype() != vector.dtype())
       return ctx.error("Out@GRAD {} does not fit X {}", describe(*grad), describe(*to));
-    const Diagonal d(matrix.dims()[0], matrix.dims()[1], offset);
+    const DiagonalDiagonal d(matrix.dims()[0], matrix.dims()[1], offset);
     if (vector.numel() != d.count)
       return ctx.error("Out@GRAD {} does not fit X {}", describe(*grad), describe(*to));
     return dispatch<AllTypes>(to->dtype(), [&](auto tag) -> Status {
@@ -106,11 +106,11 @@ StatusOr<Kernel> eye(const KernelSetup& op) {
   const ArgIndex out_arg = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
     Tensor& out = ctx.out(out_arg);
-    const Diagonal d(out.dims()[0], out.dims()[1], 0);
+    const DiagonalDiagonal d(out.dims()[0], out.dims()[1], 0);
     return dispatch<AllTypes>(out.dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
       std::fill_n(out.data<T>(), out.numel(), T{});
-      for (int64_t i = 0; i < d.count; ++i) out.data<T>()[i * d.step] = value_as<T>(1);
+      for (int64_t i = 0; i < d.count; ++i) out.data<T>()[i * d.step] = value_as_diagonal<T>(1);
       return Ok();
     });
   });
@@ -119,7 +119,7 @@ StatusOr<Kernel> eye(const KernelSetup& op) {
 // Sets the diagonal of a matrix, or of a cube whose dims are all equal. A tall matrix is wrapped
 // around: the diagonal starts anew one row below each square part.
 template <typename T>
-void set_diagonal(llvm::ArrayRef<int64_t> dims, int64_t offset, bool wrap, T value, T* out) {
+void set_diagonal_op(llvm::ArrayRef<int64_t> dims, int64_t offset, bool wrap, T value, T* out) {
   int64_t step = 1;
   for (size_t i = dims.size() - 1; i-- > 0;) step = step * dims[i + 1] + 1;
   const int64_t columns = dims[1];
@@ -154,7 +154,7 @@ StatusOr<Kernel> make_fill(const KernelSetup& op, llvm::StringRef in, llvm::Stri
     if (x->numel() == 0) return Ok();
     return dispatch<AllTypes>(to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      set_diagonal(dims, offset, wrap, value_as<T>(value), to->data<T>());
+      set_diagonal_op(dims, offset, wrap, value_as_diagonal<T>(value), to->data<T>());
       return Ok();
     });
   });

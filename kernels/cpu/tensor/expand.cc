@@ -60,7 +60,7 @@ StatusOr<Kernel> make_repeat(const KernelSetup& op, const IntList& counts) {
   });
 }
 
-StatusOr<Kernel> expand(const KernelSetup& op) {
+StatusOr<Kernel> expand_kernel(const KernelSetup& op) {
   return make_repeat(op, IntList(op, "expand_times", "ExpandTimes", "expand_times_tensor"));
 }
 StatusOr<Kernel> tile(const KernelSetup& op) {
@@ -175,7 +175,7 @@ StatusOr<Kernel> meshgrid_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_expand(KernelRegistry& registry) {
-  registry.add("expand", expand);
+  registry.add("expand", expand_kernel);
   registry.add("tile", tile);
   registry.add("expand_v2", expand_v2);
   registry.add("expand_as", expand_as);

@@ -110,7 +110,7 @@ StatusOr<Kernel> make_pick_grad(const KernelSetup& op, llvm::StringRef axis_attr
   });
 }
 
-StatusOr<Kernel> gather(const KernelSetup& op) {
+StatusOr<Kernel> gather_kernel(const KernelSetup& op) {
   return make_pick(op, "axis");
 }
 StatusOr<Kernel> gather_grad(const KernelSetup& op) {
@@ -166,7 +166,7 @@ StatusOr<Kernel> gather_nd_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_gather(KernelRegistry& registry) {
-  registry.add("gather", gather);
+  registry.add("gather", gather_kernel);
   registry.add("gather_grad", gather_grad);
   registry.add("index_select", index_select);
   registry.add("index_select_grad", index_select_grad);

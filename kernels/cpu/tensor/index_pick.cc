@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-Status check_matrices(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
+Status check_matrices_index_pick(const KernelContext& ctx, const Tensor& x, const Tensor& index) {
   if (x.rank() == 2 && index.rank() == 2 && x.dims()[0] == index.dims()[0]) return Ok();
   return ctx.error("X {} and Index {} must be matrices of as many rows", describe(x),
                    describe(index));
@@ -32,7 +32,7 @@ StatusOr<Kernel> index_sample(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(x_arg);
     const Tensor& index = ctx.in(index_arg);
-    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, x, index));
+    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, x, index));
     return with_index(index, "Index", [&](const auto* at) -> Status {
       MILLRACE_RETURN_IF_ERROR(check_range(at, index.numel(), x.dims()[1], "Index"));
       return dispatch<AllTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -56,7 +56,7 @@ StatusOr<Kernel> index_sample_grad(const KernelSetup& op) {
     fill_zero(ctx.device(), *to);
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const index, needed(ctx, index_arg, "Index"));
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const grad, needed(ctx, grad_arg, "Out@GRAD"));
-    MILLRACE_RETURN_IF_ERROR(check_matrices(ctx, *to, *index));
+    MILLRACE_RETURN_IF_ERROR(check_matrices_index_pick(ctx, *to, *index));
     if (grad->numel() != index->numel() || grad->dtype() != to->dtype())
       return ctx.error("Out@GRAD {} must have the shape of Index {}", describe(*grad),
                        describe(*index));

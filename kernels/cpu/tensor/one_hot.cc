@@ -22,7 +22,7 @@ Status write_rows(const I* classes, int64_t count, int64_t depth, bool allow_out
 }
 
 // \param replaces  the last dim of X, which is 1, gives way to the classes
-StatusOr<Kernel> make(const KernelSetup& op, bool replaces) {
+StatusOr<Kernel> make_one_hot(const KernelSetup& op, bool replaces) {
   const ArgIndex x_arg = op.input("X");
   const ArgIndex depth_arg = op.input("depth_tensor");
   const ArgIndex out_arg = op.output("Out");
@@ -56,10 +56,10 @@ StatusOr<Kernel> make(const KernelSetup& op, bool replaces) {
 }
 
 StatusOr<Kernel> one_hot(const KernelSetup& op) {
-  return make(op, true);
+  return make_one_hot(op, true);
 }
 StatusOr<Kernel> one_hot_v2(const KernelSetup& op) {
-  return make(op, false);
+  return make_one_hot(op, false);
 }
 
 }  // namespace

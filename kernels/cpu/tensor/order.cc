@@ -120,7 +120,7 @@ OrderArgs common_args(const KernelSetup& op) {
   return args;
 }
 
-StatusOr<Kernel> make(const OrderArgs& args) {
+StatusOr<Kernel> make_order(const OrderArgs& args) {
   return Kernel([args](const KernelContext& ctx) -> Status { return run_order(ctx, args); });
 }
 
@@ -128,14 +128,14 @@ StatusOr<Kernel> argsort(const KernelSetup& op) {
   OrderArgs args = common_args(op);
   args.axis = op.attr<int64_t>("axis");
   args.largest = op.attr<bool>("descending");
-  return make(args);
+  return make_order(args);
 }
 
 StatusOr<Kernel> top_k(const KernelSetup& op) {
   OrderArgs args = common_args(op);
   args.k = op.attr<int64_t>("k");
   args.largest = true;
-  return make(args);
+  return make_order(args);
 }
 
 StatusOr<Kernel> top_k_v2(const KernelSetup& op) {
@@ -143,7 +143,7 @@ StatusOr<Kernel> top_k_v2(const KernelSetup& op) {
   args.k = op.attr<int64_t>("k");
   args.axis = op.attr<int64_t>("axis");
   args.largest = op.attr<bool>("largest");
-  return make(args);
+  return make_order(args);
 }
 
 StatusOr<Kernel> kthvalue(const KernelSetup& op) {
@@ -151,11 +151,11 @@ StatusOr<Kernel> kthvalue(const KernelSetup& op) {
   args.k = op.attr<int64_t>("k");
   args.axis = op.attr<int64_t>("axis");
   args.only_last = true;
-  return make(args);
+  return make_order(args);
 }
 
 // The gradient goes where Indices says the elements stood.
-StatusOr<Kernel> make_grad(const KernelSetup& op, int64_t axis_attr) {
+StatusOr<Kernel> make_grad_order(const KernelSetup& op, int64_t axis_attr) {
   const ArgIndex indices_arg = op.input("Indices");
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
@@ -188,10 +188,10 @@ StatusOr<Kernel> make_grad(const KernelSetup& op, int64_t axis_attr) {
 }
 
 StatusOr<Kernel> last_axis_grad(const KernelSetup& op) {
-  return make_grad(op, -1);
+  return make_grad_order(op, -1);
 }
 StatusOr<Kernel> axis_grad(const KernelSetup& op) {
-  return make_grad(op, op.attr<int64_t>("axis"));
+  return make_grad_order(op, op.attr<int64_t>("axis"));
 }
 
 }  // namespace

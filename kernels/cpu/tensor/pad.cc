@@ -42,7 +42,7 @@ void copy_overlap(CpuDevice& device, const Overlap& overlap, bool into_padded, T
                from.raw() + from_cut.offset * size);
 }
 
-Status fill(CpuDevice& device, Tensor& to, double value) {
+Status fill_pad(CpuDevice& device, Tensor& to, double value) {
   if (value == 0) {
     fill_zero(device, to);
     return Ok();
@@ -55,8 +55,8 @@ Status fill(CpuDevice& device, Tensor& to, double value) {
   });
 }
 
-Status check_ranks(const KernelContext& ctx, const Tensor& small, const Tensor& padded,
-                   size_t rank) {
+Status check_ranks_pad(const KernelContext& ctx, const Tensor& small, const Tensor& padded,
+                       size_t rank) {
   if (small.rank() == rank && padded.rank() == rank && small.dtype() == padded.dtype()) return Ok();
   return ctx.error("{} padded cannot be {}", describe(small), describe(padded));
 }
@@ -77,14 +77,14 @@ StatusOr<Kernel> make_pad(const KernelSetup& op, llvm::StringRef small, Longs be
     Longs start = before;
     start.resize(from.rank(), 0);
     MILLRACE_RETURN_IF_ERROR(
-        check_ranks(ctx, from, to, before.empty() ? from.rank() : before.size()));
-    if (from.numel() != to.numel()) MILLRACE_RETURN_IF_ERROR(fill(ctx.device(), to, value));
+        check_ranks_pad(ctx, from, to, before.empty() ? from.rank() : before.size()));
+    if (from.numel() != to.numel()) MILLRACE_RETURN_IF_ERROR(fill_pad(ctx.device(), to, value));
     copy_overlap(ctx.device(), overlap_of(from.dims(), to.dims(), start), true, to, from);
     return Ok();
   });
 }
 
-StatusOr<Kernel> make_grad(const KernelSetup& op, llvm::StringRef small_grad, Longs before) {
+StatusOr<Kernel> make_grad_pad(const KernelSetup& op, llvm::StringRef small_grad, Longs before) {
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex out = op.output(small_grad);
   return Kernel([=](const KernelContext& ctx) -> Status {
@@ -96,7 +96,7 @@ StatusOr<Kernel> make_grad(const KernelSetup& op, llvm::StringRef small_grad, Lo
     Longs start = before;
     start.resize(to->rank(), 0);
     MILLRACE_RETURN_IF_ERROR(
-        check_ranks(ctx, *to, *from, before.empty() ? to->rank() : before.size()));
+        check_ranks_pad(ctx, *to, *from, before.empty() ? to->rank() : before.size()));
     copy_overlap(ctx.device(), overlap_of(to->dims(), from->dims(), start), false, *to, *from);
     return Ok();
   });
@@ -106,13 +106,13 @@ StatusOr<Kernel> pad(const KernelSetup& op) {
   return make_pad(op, "X", every_second(op.attr<Longs>("paddings")));
 }
 StatusOr<Kernel> pad_grad(const KernelSetup& op) {
-  return make_grad(op, "X@GRAD", every_second(op.attr<Longs>("paddings")));
+  return make_grad_pad(op, "X@GRAD", every_second(op.attr<Longs>("paddings")));
 }
 StatusOr<Kernel> pad_constant_like(const KernelSetup& op) {
   return make_pad(op, "Y", {});
 }
 StatusOr<Kernel> pad_constant_like_grad(const KernelSetup& op) {
-  return make_grad(op, "Y@GRAD", {});
+  return make_grad_pad(op, "Y@GRAD", {});
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ Dims padded_dims(const PadArgs& args, llvm::ArrayRef<int64_t> x, const Geometry&
 // Calls row(padded_row, source_row) for the rows of image n; both are indices of rows of width *
 // inner elements, source_row is -1 where all of it is the constant.
 template <typename Fn>
-void each_row(const Geometry& g, int64_t n, Fn&& row) {
+void each_row_pad_spatial(const Geometry& g, int64_t n, Fn&& row) {
   for (int64_t d = 0; d < g.padded[0]; ++d) {
     const int64_t sd = g.source[0][static_cast<size_t>(d)];
     for (int64_t h = 0; h < g.padded[1]; ++h) {
@@ -123,7 +123,7 @@ void pad_images(CpuDevice& device, const Geometry& g, U value, const U* x, U* ou
   const int64_t work = std::max<int64_t>(1, row * g.padded[0] * g.padded[1]);
   device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      each_row(g, n, [&](int64_t padded_row, int64_t source_row) {
+      each_row_pad_spatial(g, n, [&](int64_t padded_row, int64_t source_row) {
         U* const to = out + padded_row * row;
         if (source_row < 0) {
           std::fill_n(to, row, value);
@@ -141,12 +141,12 @@ void pad_images(CpuDevice& device, const Geometry& g, U value, const U* x, U* ou
 }
 
 template <typename T>
-void add_images(CpuDevice& device, const Geometry& g, const T* grad, T* x_grad) {
+void add_images_pad_spatial(CpuDevice& device, const Geometry& g, const T* grad, T* x_grad) {
   const int64_t row = g.padded[2] * g.inner;
   const int64_t work = std::max<int64_t>(1, row * g.padded[0] * g.padded[1]);
   device.parallel_for(g.outer, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
     for (int64_t n = begin; n < end; ++n) {
-      each_row(g, n, [&](int64_t padded_row, int64_t source_row) {
+      each_row_pad_spatial(g, n, [&](int64_t padded_row, int64_t source_row) {
         if (source_row < 0) return;
         const T* const from = grad + padded_row * row;
         T* const to = x_grad + source_row * g.size[2] * g.inner;
@@ -195,7 +195,7 @@ StatusOr<Kernel> pad_spatial_grad(const KernelSetup& op) {
       return ctx.error("Out@GRAD {} is not X@GRAD {} padded", describe(*from), describe(*to));
     return dispatch<AllFloatTypes>(to->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      add_images<T>(ctx.device(), g, from->data<T>(), to->data<T>());
+      add_images_pad_spatial<T>(ctx.device(), g, from->data<T>(), to->data<T>());
       return Ok();
     });
   });

@@ -13,7 +13,7 @@
 namespace millrace::kernels {
 namespace {
 
-Status copy_elements(const KernelContext& ctx, const Tensor& from, Tensor& to) {
+Status copy_elements_reshape(const KernelContext& ctx, const Tensor& from, Tensor& to) {
   if (to.numel() != from.numel() || to.dtype() != from.dtype()) {
     return ctx.error("{} cannot take the elements of {}", describe(to), describe(from));
   }
@@ -26,7 +26,7 @@ StatusOr<Kernel> same_elements(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex out = op.output("Out");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    return copy_elements(ctx, ctx.in(x), ctx.out(out));
+    return copy_elements_reshape(ctx, ctx.in(x), ctx.out(out));
   });
 }
 
@@ -39,7 +39,7 @@ StatusOr<Kernel> same_elements_grad(const KernelSetup& op) {
     const Tensor* const from = ctx.find_in(grad);
     if (!to->initialized())
       return ctx.error("the op has neither X nor XShape, which give X@GRAD its shape");
-    if (from != nullptr) return copy_elements(ctx, *from, *to);
+    if (from != nullptr) return copy_elements_reshape(ctx, *from, *to);
     fill_zero(ctx.device(), *to);
     return Ok();
   });
@@ -65,7 +65,7 @@ Status solve_shape(const KernelContext& ctx, const Tensor& x, Ints& shape) {
                    x.numel(), describe(x));
 }
 
-StatusOr<Kernel> reshape(const KernelSetup& op) {
+StatusOr<Kernel> reshape_kernel(const KernelSetup& op) {
   const IntList shape(op, "shape", "Shape", "ShapeTensor");
   if (!shape.dynamic()) return same_elements(op);
   const ArgIndex x = op.input("X");
@@ -75,7 +75,7 @@ StatusOr<Kernel> reshape(const KernelSetup& op) {
     const Tensor& from = ctx.in(x);
     MILLRACE_RETURN_IF_ERROR(solve_shape(ctx, from, dims));
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(out), from.dtype(), dims));
-    return copy_elements(ctx, from, ctx.out(out));
+    return copy_elements_reshape(ctx, from, ctx.out(out));
   });
 }
 
@@ -93,7 +93,7 @@ StatusOr<Kernel> unsqueeze(const KernelSetup& op) {
       dims.insert(dims.begin() + at, 1);
     }
     MILLRACE_RETURN_IF_ERROR(size_output(ctx.out(out), from.dtype(), dims));
-    return copy_elements(ctx, from, ctx.out(out));
+    return copy_elements_reshape(ctx, from, ctx.out(out));
   });
 }
 
@@ -103,7 +103,7 @@ void add_reshape(KernelRegistry& registry) {
   for (const char* const type :
        {"squeeze", "squeeze2", "flatten", "flatten2", "flatten_contiguous_range"})
     registry.add(type, same_elements);
-  for (const char* const type : {"reshape", "reshape2"}) registry.add(type, reshape);
+  for (const char* const type : {"reshape", "reshape2"}) registry.add(type, reshape_kernel);
   for (const char* const type : {"unsqueeze", "unsqueeze2"}) registry.add(type, unsqueeze);
   for (const char* const type : {"squeeze_grad", "squeeze2_grad", "flatten_grad", "flatten2_grad",
                                  "flatten_contiguous_range_grad", "reshape_grad", "reshape2_grad",

@@ -38,7 +38,7 @@ Status check_updates(const KernelContext& ctx, const Tensor& x, const Tensor& up
                    describe(x));
 }
 
-StatusOr<Kernel> scatter(const KernelSetup& op) {
+StatusOr<Kernel> scatter_kernel(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex ids_arg = op.input("Ids");
   const ArgIndex updates_arg = op.input("Updates");
@@ -155,7 +155,7 @@ StatusOr<Kernel> scatter_nd_add_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_scatter(KernelRegistry& registry) {
-  registry.add("scatter", scatter);
+  registry.add("scatter", scatter_kernel);
   registry.add("scatter_grad", scatter_grad);
   registry.add("scatter_nd_add", scatter_nd_add);
   registry.add("scatter_nd_add_grad", scatter_nd_add_grad);

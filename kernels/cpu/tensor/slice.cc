@@ -13,8 +13,8 @@ namespace {
 using Cuts = llvm::SmallVector<Cut, 6>;
 
 // Where the bounds of slice and strided_slice come from.
-struct Bounds {
-  explicit Bounds(const KernelSetup& op)
+struct SliceBounds {
+  explicit SliceBounds(const KernelSetup& op)
       : axes(op.attr<std::vector<int64_t>>("axes")),
         decrease(op.attr<std::vector<int64_t>>("decrease_axis")),
         starts(op, "starts", "StartsTensor", "StartsTensorList"),
@@ -79,7 +79,7 @@ struct Bounds {
   bool dynamic = false;
 };
 
-Status slice_array(const KernelContext& ctx, const Bounds& bounds, const TensorArray& array,
+Status slice_array(const KernelContext& ctx, const SliceBounds& bounds, const TensorArray& array,
                    Value& out) {
   const auto size = static_cast<int64_t>(array.size());
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts, bounds.read(ctx, {size}));
@@ -101,7 +101,7 @@ Status slice_array(const KernelContext& ctx, const Bounds& bounds, const TensorA
 StatusOr<Kernel> slice(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex out = op.output("Out");
-  const Bounds bounds(op);
+  const SliceBounds bounds(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (const auto* const array = ctx.in_value(input).get_if<TensorArray>())
       return slice_array(ctx, bounds, *array, ctx.out_value(out));
@@ -122,8 +122,8 @@ StatusOr<Kernel> slice(const KernelSetup& op) {
 }
 
 // Gradients of the elements of an array stand at their places; the others are zero.
-Status slice_array_grad(const KernelContext& ctx, const Bounds& bounds, const TensorArray& array,
-                        const Value* grad, Value& out) {
+Status slice_array_grad(const KernelContext& ctx, const SliceBounds& bounds,
+                        const TensorArray& array, const Value* grad, Value& out) {
   MILLRACE_ASSIGN_OR_RETURN(const Cuts cuts,
                             bounds.read(ctx, {static_cast<int64_t>(array.size())}));
   TensorArray result(array.size());
@@ -149,7 +149,7 @@ StatusOr<Kernel> slice_grad(const KernelSetup& op) {
   const ArgIndex input = op.input("Input");
   const ArgIndex grad = op.input("Out@GRAD");
   const ArgIndex input_grad = op.output("Input@GRAD");
-  const Bounds bounds(op);
+  const SliceBounds bounds(op);
   if (!input) return op.error("the op lacks Input, which gives the shape of the gradient");
   return Kernel([=](const KernelContext& ctx) -> Status {
     if (!input_grad) return Ok();

@@ -28,7 +28,8 @@ struct Layer {
   }
 };
 
-Status check_part(const KernelContext& ctx, const Tensor& part, const Tensor& whole, int64_t size) {
+Status check_part_stack(const KernelContext& ctx, const Tensor& part, const Tensor& whole,
+                        int64_t size) {
   if (part.dtype() == whole.dtype() && part.numel() * size == whole.numel()) return Ok();
   return ctx.error("{} is no part of {}", describe(part), describe(whole));
 }
@@ -47,7 +48,7 @@ Status join(const KernelContext& ctx, ArgRange parts, Tensor& whole, int64_t axi
   for (int32_t k = 0; k < parts.count; ++k) {
     if (!ctx.has_in(parts, k)) continue;
     const Tensor& part = ctx.in(parts, k);
-    MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, parts.count));
+    MILLRACE_RETURN_IF_ERROR(check_part_stack(ctx, part, whole, parts.count));
     copy_strided(ctx.device(), bytes, layer.into_whole, whole.raw() + k * layer.step * bytes,
                  part.raw());
   }
@@ -64,7 +65,7 @@ Status take_apart(const KernelContext& ctx, const Tensor& whole, ArgRange parts,
   for (int32_t k = 0; k < parts.count; ++k) {
     if (!ctx.has_out(parts, k)) continue;
     Tensor& part = ctx.out(parts, k);
-    MILLRACE_RETURN_IF_ERROR(check_part(ctx, part, whole, parts.count));
+    MILLRACE_RETURN_IF_ERROR(check_part_stack(ctx, part, whole, parts.count));
     copy_strided(ctx.device(), bytes, layer.into_part, part.raw(),
                  whole.raw() + k * layer.step * bytes);
   }

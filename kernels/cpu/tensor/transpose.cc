@@ -30,7 +30,8 @@ StatusOr<Longs> read_axis(const KernelSetup& op) {
   return axis;
 }
 
-Status check_ranks(const KernelContext& ctx, const Tensor& from, const Tensor& to, size_t rank) {
+Status check_ranks_transpose(const KernelContext& ctx, const Tensor& from, const Tensor& to,
+                             size_t rank) {
   if (from.rank() == rank && to.rank() == rank && from.dtype() == to.dtype()) return Ok();
   return ctx.error("attribute 'axis' has {} entries, which cannot turn {} into {}", rank,
                    describe(from), describe(to));
@@ -43,7 +44,7 @@ StatusOr<Kernel> transpose(const KernelSetup& op) {
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
     Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(check_ranks(ctx, from, to, axis.size()));
+    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, from, to, axis.size()));
     MILLRACE_ASSIGN_OR_RETURN(const std::byte* const bytes, bytes_apart(ctx.device(), from, to));
     copy_strided(ctx.device(), dtype_size(from.dtype()), box_of(from, to, axis), to.raw(), bytes);
     return Ok();
@@ -65,7 +66,7 @@ StatusOr<Kernel> transpose_grad(const KernelSetup& op) {
       fill_zero(ctx.device(), *to);
       return Ok();
     }
-    MILLRACE_RETURN_IF_ERROR(check_ranks(ctx, *from, *to, axis.size()));
+    MILLRACE_RETURN_IF_ERROR(check_ranks_transpose(ctx, *from, *to, axis.size()));
     copy_strided(ctx.device(), dtype_size(from->dtype()), box_of(*from, *to, inverse), to->raw(),
                  from->raw());
     return Ok();

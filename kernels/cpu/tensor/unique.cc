@@ -137,7 +137,7 @@ Status unique_slices(const KernelContext& ctx, const UniqueArgs& args, const Ten
   return Ok();
 }
 
-StatusOr<Kernel> make(const UniqueArgs& args) {
+StatusOr<Kernel> make_unique(const UniqueArgs& args) {
   return Kernel([args](const KernelContext& ctx) -> Status {
     const Tensor& x = ctx.in(args.x);
     return dispatch<NumberTypes>(x.dtype(), [&](auto tag) -> Status {
@@ -158,7 +158,7 @@ StatusOr<Kernel> unique(const KernelSetup& op) {
   args.axis = op.attr<std::vector<int64_t>>("axis");
   args.sorted = op.attr<bool>("is_sorted");
   if (!args.sorted) args.axis.clear();
-  return make(args);
+  return make_unique(args);
 }
 
 StatusOr<Kernel> unique_with_counts(const KernelSetup& op) {
@@ -168,7 +168,7 @@ StatusOr<Kernel> unique_with_counts(const KernelSetup& op) {
   args.index = op.output("Index");
   args.counts = op.output("Count");
   args.dtype = op.dtype_attr("dtype");
-  return make(args);
+  return make_unique(args);
 }
 
 }  // namespace

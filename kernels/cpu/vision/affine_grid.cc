@@ -8,18 +8,18 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct AffineGridAttrs {
   Dims shape;
   bool align_corners = true;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+AffineGridAttrs read_attrs_affine_grid(const KernelSetup& op) {
   const auto shape = op.attr<std::vector<int64_t>>("output_shape");
   return {{shape.begin(), shape.end()}, op.attr<bool>("align_corners")};
 }
 
 // Shape of the image: of a tensor, if there is one, else of the attribute.
-StatusOr<Dims> image_shape(const KernelContext& ctx, ArgIndex arg, const Attrs& attrs,
+StatusOr<Dims> image_shape(const KernelContext& ctx, ArgIndex arg, const AffineGridAttrs& attrs,
                            const Tensor& theta) {
   Dims shape = attrs.shape;
   if (const Tensor* const given = ctx.find_in(arg)) {
@@ -78,7 +78,7 @@ StatusOr<Kernel> affine_grid(const KernelSetup& op) {
   const ArgIndex theta = op.input("Theta");
   const ArgIndex output_shape = op.input("OutputShape");
   const ArgIndex output = op.output("Output");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_affine_grid(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const maps, needed(ctx, theta, "Theta"));
     MILLRACE_ASSIGN_OR_RETURN(const Dims shape, image_shape(ctx, output_shape, attrs, *maps));
     const auto spatial = static_cast<int64_t>(shape.size()) - 2;
@@ -110,7 +110,7 @@ StatusOr<Kernel> affine_grid_grad(const KernelSetup& op) {
   const ArgIndex output_shape = op.input("OutputShape");
   const ArgIndex output_grad = op.input("Output@GRAD");
   const ArgIndex theta_grad = op.output("Theta@GRAD");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_affine_grid(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const maps, needed(ctx, theta, "Theta"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dmaps, result_like(ctx, theta_grad, *maps));
     if (dmaps == nullptr) return Ok();

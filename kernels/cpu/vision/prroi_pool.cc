@@ -28,7 +28,7 @@ T hat_integral(T distance) {
 
 // One direction of one cell: [begin, end) in pixels, and what pixels from first on weigh.
 template <typename T>
-struct Side {
+struct PrroiPoolSide {
   T begin = 0;
   T end = 0;
   int64_t first = 0;
@@ -51,8 +51,8 @@ struct Side {
 
 template <typename T>
 struct Cell {
-  Side<T> rows;
-  Side<T> columns;
+  PrroiPoolSide<T> rows;
+  PrroiPoolSide<T> columns;
   [[nodiscard]] T area() const { return rows.length() * columns.length(); }
 };
 
@@ -92,7 +92,8 @@ T weighted_sum(const RoiPlan& plan, const Cell<T>& cell, const T* image, Row&& r
 }
 
 template <typename T>
-void forward(const RoiAttrs& attrs, const RoiPlan& plan, const T* x, const T* rois, T* out) {
+void forward_prroi_pool(const RoiAttrs& attrs, const RoiPlan& plan, const T* x, const T* rois,
+                        T* out) {
   const int64_t cells = attrs.pooled_height * attrs.pooled_width;
   Cell<T> scratch;
   for (size_t r = 0; r < plan.image.size(); ++r) {
@@ -114,7 +115,7 @@ void forward(const RoiAttrs& attrs, const RoiPlan& plan, const T* x, const T* ro
 }
 
 template <typename T>
-struct Gradients {
+struct PrroiPoolGradients {
   const T* x;
   const T* rois;
   const T* dout;
@@ -139,7 +140,7 @@ void region_slopes(const RoiAttrs& attrs, const RoiPlan& plan, const Cell<T>& ce
   const auto by_column = [&](size_t j) { return cell.columns.weight[j]; };
   // the mean over the cell, and over each of its four borders
   const T mean = weighted_sum(plan, cell, image, by_row, by_column) / cell.area();
-  const auto border = [&](const Side<T>& side, T end) {
+  const auto border = [&](const PrroiPoolSide<T>& side, T end) {
     return [&side, end](size_t i) { return hat(end - side.place(i)); };
   };
   const auto column_border = [&](T end) {
@@ -169,7 +170,8 @@ void add_pixels(const RoiPlan& plan, const Cell<T>& cell, T share, T* image) {
 }
 
 template <typename T>
-void backward(const RoiAttrs& attrs, const RoiPlan& plan, const Gradients<T>& g) {
+void backward_prroi_pool(const RoiAttrs& attrs, const RoiPlan& plan,
+                         const PrroiPoolGradients<T>& g) {
   const int64_t cells = attrs.pooled_height * attrs.pooled_width;
   Cell<T> scratch;
   for (size_t r = 0; r < plan.image.size(); ++r) {
@@ -198,7 +200,8 @@ StatusOr<Kernel> prroi_pool(const KernelSetup& op) {
         const Tensor& x = ctx.in(attrs.x);
         return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
           using T = typename decltype(tag)::type;
-          forward(attrs, plan, x.data<T>(), ctx.in(attrs.rois).data<T>(), ctx.out(out).data<T>());
+          forward_prroi_pool(attrs, plan, x.data<T>(), ctx.in(attrs.rois).data<T>(),
+                             ctx.out(out).data<T>());
           return Ok();
         });
       });
@@ -225,7 +228,7 @@ StatusOr<Kernel> prroi_pool_grad(const KernelSetup& op) {
       using T = typename decltype(tag)::type;
       for (Tensor* const out : {to_x, to_rois})
         if (out != nullptr) std::fill_n(out->data<T>(), out->numel(), T{0});
-      backward<T>(
+      backward_prroi_pool<T>(
           attrs, plan,
           {x.data<T>(), rois.data<T>(), d->data<T>(), to_x == nullptr ? nullptr : to_x->data<T>(),
            to_rois == nullptr ? nullptr : to_rois->data<T>()});

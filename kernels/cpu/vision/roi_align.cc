@@ -10,13 +10,13 @@
 namespace millrace::kernels {
 namespace {
 
-struct Attrs {
+struct RoiAlignAttrs {
   RoiAttrs roi;
   int64_t sampling = -1;
   bool aligned = false;
 };
 
-Attrs read_attrs(const KernelSetup& op) {
+RoiAlignAttrs read_attrs_roi_align(const KernelSetup& op) {
   return {read_roi_attrs(op), op.attr<int64_t>("sampling_ratio"), op.attr<bool>("aligned")};
 }
 
@@ -28,7 +28,7 @@ struct Region {
   int64_t rows, columns;  // points in a cell
 
   // Regions are at least one pixel large where at_least_one says so.
-  Region(const Attrs& attrs, const T* roi, bool at_least_one) {
+  Region(const RoiAlignAttrs& attrs, const T* roi, bool at_least_one) {
     const T scale = static_cast<T>(attrs.roi.scale);
     const T shift = attrs.aligned ? T{0.5} : T{0};
     left = roi[0] * scale - shift;
@@ -50,14 +50,14 @@ struct Region {
 
 // Four pixels around a point and their weights; all weights are 0 far outside.
 template <typename T>
-struct Point {
+struct RoiAlignPoint {
   std::array<int64_t, 4> at{};
   std::array<T, 4> weight{};
 };
 
 template <typename T>
-Point<T> point_at(const RoiPlan& plan, T y, T x) {
-  Point<T> p;
+RoiAlignPoint<T> point_at_roi_align(const RoiPlan& plan, T y, T x) {
+  RoiAlignPoint<T> p;
   if (y < -1 || y > static_cast<T>(plan.height) || x < -1 || x > static_cast<T>(plan.width))
     return p;
   const auto split = [](T value, int64_t size, int64_t& low, int64_t& high) {
@@ -84,7 +84,8 @@ Point<T> point_at(const RoiPlan& plan, T y, T x) {
 
 // Calls body(cell, point) for all points of all cells of a region.
 template <typename T, typename Body>
-void for_points(const RoiPlan& plan, const Attrs& attrs, const Region<T>& r, Body&& body) {
+void for_points_roi_align(const RoiPlan& plan, const RoiAlignAttrs& attrs, const Region<T>& r,
+                          Body&& body) {
   for (int64_t ph = 0; ph < attrs.roi.pooled_height; ++ph) {
     for (int64_t pw = 0; pw < attrs.roi.pooled_width; ++pw) {
       for (int64_t i = 0; i < r.rows; ++i) {
@@ -93,7 +94,7 @@ void for_points(const RoiPlan& plan, const Attrs& attrs, const Region<T>& r, Bod
         for (int64_t k = 0; k < r.columns; ++k) {
           const T x = r.left + static_cast<T>(pw) * r.cell_width +
                       (static_cast<T>(k) + T{0.5}) * r.cell_width / static_cast<T>(r.columns);
-          body(ph * attrs.roi.pooled_width + pw, point_at(plan, y, x));
+          body(ph * attrs.roi.pooled_width + pw, point_at_roi_align(plan, y, x));
         }
       }
     }
@@ -102,7 +103,7 @@ void for_points(const RoiPlan& plan, const Attrs& attrs, const Region<T>& r, Bod
 
 StatusOr<Kernel> roi_align(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_roi_align(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs.roi));
     const Tensor& x = *ctx.find_in(attrs.roi.x);
     const Tensor& rois = *ctx.find_in(attrs.roi.rois);
@@ -119,7 +120,7 @@ StatusOr<Kernel> roi_align(const KernelSetup& op) {
               x.data<T>() + plan.image[static_cast<size_t>(r)] * plan.channels * plan.pixels();
           T* const sums = to.data<T>() + r * plan.channels * cells;
           std::fill_n(sums, plan.channels * cells, T{0});
-          for_points(plan, attrs, region, [&](int64_t cell, const Point<T>& p) {
+          for_points_roi_align(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
             for (int64_t c = 0; c < plan.channels; ++c) {
               const T* const plane = image + c * plan.pixels();
               T value = 0;
@@ -138,7 +139,7 @@ StatusOr<Kernel> roi_align(const KernelSetup& op) {
 StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
   const ArgIndex out_grad = op.input("Out@GRAD");
   const ArgIndex x_grad = op.output("X@GRAD");
-  return Kernel([=, attrs = read_attrs(op)](const KernelContext& ctx) -> Status {
+  return Kernel([=, attrs = read_attrs_roi_align(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const RoiPlan plan, plan_rois(ctx, attrs.roi));
     MILLRACE_ASSIGN_OR_RETURN(
         Tensor* const dx, prepare_roi_grad(ctx, attrs.roi, plan, out_grad, x_grad, plan.channels));
@@ -154,7 +155,7 @@ StatusOr<Kernel> roi_align_grad(const KernelSetup& op) {
         const T share = T{1} / static_cast<T>(std::max<int64_t>(region.rows * region.columns, 1));
         T* const image = dx->data<T>() + plan.image[r] * plan.channels * plan.pixels();
         const T* const g = dout.data<T>() + static_cast<int64_t>(r) * plan.channels * cells;
-        for_points(plan, attrs, region, [&](int64_t cell, const Point<T>& p) {
+        for_points_roi_align(plan, attrs, region, [&](int64_t cell, const RoiAlignPoint<T>& p) {
           for (int64_t c = 0; c < plan.channels; ++c) {
             const T value = g[c * cells + cell] * share;
             for (size_t k = 0; k < 4; ++k)

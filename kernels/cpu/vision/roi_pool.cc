@@ -60,7 +60,8 @@ void for_psroi_cells(const RoiPlan& plan, const RoiAttrs& attrs, const T* roi, B
 }
 
 template <typename T>
-void largest(const RoiPlan& plan, const T* plane, Span rows, Span columns, T& value, int64_t& at) {
+void largest_roi_pool(const RoiPlan& plan, const T* plane, Span rows, Span columns, T& value,
+                      int64_t& at) {
   value = rows.begin == rows.end || columns.begin == columns.end ? T{0}
                                                                  : std::numeric_limits<T>::lowest();
   at = -1;
@@ -94,7 +95,8 @@ StatusOr<Kernel> roi_pool(const KernelSetup& op) {
                          for (int64_t c = 0; c < plan.channels; ++c) {
                            const int64_t cell = first + c * cells + ph * attrs.pooled_width + pw;
                            int64_t at = -1;
-                           largest(plan, image + c * plan.pixels(), rows, columns, to[cell], at);
+                           largest_roi_pool(plan, image + c * plan.pixels(), rows, columns,
+                                            to[cell], at);
                            if (places != nullptr) places->data<int64_t>()[cell] = at;
                          }
                        });

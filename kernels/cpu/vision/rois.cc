@@ -10,7 +10,7 @@ namespace millrace::kernels {
 namespace {
 
 // Regions of each image from a tensor of counts.
-StatusOr<std::vector<int64_t>> counts_of(const KernelContext& ctx, const Tensor& tensor) {
+StatusOr<std::vector<int64_t>> counts_of_rois(const KernelContext& ctx, const Tensor& tensor) {
   std::vector<int64_t> counts;
   MILLRACE_RETURN_IF_ERROR(dispatch<IntTypes>(tensor.dtype(), [&](auto tag) {
     for (const auto count : tensor.values<typename decltype(tag)::type>()) counts.push_back(count);
@@ -55,7 +55,7 @@ StatusOr<RoiPlan> plan_rois(const KernelContext& ctx, const RoiAttrs& attrs) {
   RoiPlan plan{x->dim(0), x->dim(1), x->dim(2), x->dim(3), {}};
   std::vector<int64_t> counts;
   if (const Tensor* const given = ctx.find_in(attrs.rois_num)) {
-    MILLRACE_ASSIGN_OR_RETURN(counts, counts_of(ctx, *given));
+    MILLRACE_ASSIGN_OR_RETURN(counts, counts_of_rois(ctx, *given));
   } else if (!rois->lod().empty()) {
     const auto offsets = rois->lod().last();
     for (size_t i = 0; i + 1 < offsets.size(); ++i) counts.push_back(offsets[i + 1] - offsets[i]);

@@ -47,7 +47,8 @@ inline Status all_floats(std::initializer_list<const Tensor*> tensors) {
 
 /// An input that the kernel cannot do without. Errors: it refuses, so that the processor says what
 /// is missing.
-inline StatusOr<const Tensor*> needed(const KernelContext& ctx, ArgIndex arg, const char* slot) {
+inline StatusOr<const Tensor*> needed_here(const KernelContext& ctx, ArgIndex arg,
+                                           const char* slot) {
   const Tensor* const tensor = ctx.find_in(arg);
   if (tensor != nullptr && tensor->initialized()) return tensor;
   return refuse("input {} holds no tensor", slot);

@@ -5,7 +5,7 @@
 namespace millrace::gpu {
 namespace {
 
-StatusOr<Kernel> fill_constant(const KernelSetup& op) {
+StatusOr<Kernel> gpu_fill_constant(const KernelSetup& op) {
   for (const char* const slot : {"ValueTensor", "ShapeTensor", "ShapeTensorList"}) {
     if (op.inputs(slot).count > 0) return refuse("fill_constant with {} runs on the CPU", slot);
   }
@@ -35,12 +35,12 @@ StatusOr<Kernel> copy(const KernelSetup& op, const char* from_slot, const char* 
   });
 }
 
-StatusOr<Kernel> assign(const KernelSetup& op) {
+StatusOr<Kernel> gpu_assign(const KernelSetup& op) {
   return copy(op, "X", "Out");
 }
 
 // Dims that are given as tensors are read by inference on the processor.
-StatusOr<Kernel> reshape(const KernelSetup& op) {
+StatusOr<Kernel> gpu_reshape(const KernelSetup& op) {
   for (const char* const slot : {"Shape", "ShapeTensor"}) {
     if (op.inputs(slot).count > 0) return refuse("dims given by {} are read on the CPU", slot);
   }
@@ -53,11 +53,11 @@ StatusOr<Kernel> reshape_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_construct_kernels(KernelRegistry& registry) {
-  registry.add("fill_constant", fill_constant);
-  registry.add("assign", assign);
+  registry.add("fill_constant", gpu_fill_constant);
+  registry.add("assign", gpu_assign);
   for (const char* const type : {"reshape", "reshape2", "flatten", "flatten2",
                                  "flatten_contiguous_range", "squeeze2", "unsqueeze2"})
-    registry.add(type, reshape);
+    registry.add(type, gpu_reshape);
   for (const char* const type :
        {"reshape_grad", "reshape2_grad", "flatten_grad", "flatten2_grad",
         "flatten_contiguous_range_grad", "squeeze2_grad", "unsqueeze2_grad"})

@@ -5,22 +5,22 @@
 namespace millrace::gpu {
 namespace {
 
-struct Settings {
+struct ConvSettings {
   kernels::WindowAttrs window;
   int64_t groups = 1;
 };
 
-StatusOr<Settings> read_settings(const KernelSetup& op) {
+StatusOr<ConvSettings> read_conv_settings(const KernelSetup& op) {
   if (kernels::channels_last(op, "data_format")) return refuse("channels are last");
   for (const char* const slot : {"Bias", "ResidualData"}) {
     if (op.input(slot)) return refuse("a convolution with {} runs on the CPU", slot);
   }
-  return Settings{kernels::read_window_attrs(op), op.attr<int64_t>("groups")};
+  return ConvSettings{kernels::read_window_attrs(op), op.attr<int64_t>("groups")};
 }
 
 // What both directions know of the shapes. Errors: it refuses what does not fit.
-StatusOr<Convolution> describe_conv(const Settings& settings, const Tensor& x, const Tensor& w,
-                                    const Tensor& y) {
+StatusOr<Convolution> gpu_describe(const ConvSettings& settings, const Tensor& x, const Tensor& w,
+                                   const Tensor& y) {
   const auto misfit = [&] {
     return refuse("Input {}, Filter {}, Output {}", describe(x), describe(w), describe(y));
   };
@@ -53,16 +53,16 @@ float* memory(const Tensor& tensor) {
   return const_cast<float*>(floats(tensor));
 }
 
-StatusOr<Kernel> conv(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),
                  filter = op.input("Filter"),
                  output = op.output("Output")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, input, "Input"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, filter, "Filter"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter, "Filter"));
     Tensor& y = ctx.out(output);
     MILLRACE_RETURN_IF_ERROR(all_floats({x, w, &y}));
-    MILLRACE_ASSIGN_OR_RETURN(Convolution c, describe_conv(settings, *x, *w, y));
+    MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, y));
     if (y.numel() == 0) return Ok();
     c.input = memory(*x);
     c.filter = memory(*w);
@@ -71,20 +71,20 @@ StatusOr<Kernel> conv(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> conv_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),
                  filter = op.input("Filter"), output_grad = op.input("Output@GRAD"),
                  input_grad = op.output("Input@GRAD"),
                  filter_grad = op.output("Filter@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, input, "Input"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed(ctx, filter, "Filter"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, output_grad, "Output@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, input, "Input"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const w, needed_here(ctx, filter, "Filter"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, output_grad, "Output@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dx, output_like(ctx, input_grad, *x));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const dw, output_like(ctx, filter_grad, *w));
     MILLRACE_RETURN_IF_ERROR(all_floats({x, w, dy}));
-    MILLRACE_ASSIGN_OR_RETURN(Convolution c, describe_conv(settings, *x, *w, *dy));
+    MILLRACE_ASSIGN_OR_RETURN(Convolution c, gpu_describe(settings, *x, *w, *dy));
     if (dy->numel() == 0) return refuse("there are no places");
     c.output = memory(*dy);
     if (dw != nullptr) {
@@ -104,9 +104,9 @@ StatusOr<Kernel> conv_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_conv_kernels(KernelRegistry& registry) {
-  for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, conv);
+  for (const char* const type : {"conv2d", "depthwise_conv2d"}) registry.add(type, gpu_conv);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad"})
-    registry.add(type, conv_grad);
+    registry.add(type, gpu_conv_grad);
 }
 
 }  // namespace millrace::gpu

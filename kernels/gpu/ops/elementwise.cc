@@ -46,8 +46,8 @@ StatusOr<Kernel> binary(const KernelSetup& op) {
   return Kernel([&device = device_of(op), x = op.input("X"), y = op.input("Y"),
                  out = op.output("Out"),
                  axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y, "Y"));
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b}));
     MILLRACE_ASSIGN_OR_RETURN(const Fit f, fit(*a, *b, axis));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *a));
@@ -63,8 +63,8 @@ StatusOr<Kernel> sum_grad(const KernelSetup& op) {
   return Kernel([&device = device_of(op), y = op.input("Y"), dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD"), dy = op.output("Y@GRAD"),
                  axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
     MILLRACE_RETURN_IF_ERROR(all_floats({b, d}));
     MILLRACE_ASSIGN_OR_RETURN(const Fit f, fit(*d, *b, axis));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, output_like(ctx, dx, *d));
@@ -83,19 +83,19 @@ StatusOr<Kernel> sum_grad(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> scale(const KernelSetup& op) {
+StatusOr<Kernel> gpu_scale(const KernelSetup& op) {
   if (op.input("ScaleTensor")) return refuse("scale by a tensor runs on the CPU");
   return Kernel([&device = device_of(op), x = op.input("X"), out = op.output("Out"),
                  factor = op.attr<float>("scale"), bias = op.attr<float>("bias"),
                  after = op.attr<bool>("bias_after_scale")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
     MILLRACE_RETURN_IF_ERROR(all_floats({from}));
     return each(device, Scale{floats(from), floats(to), factor, bias, after}, from->numel());
   });
 }
 
-StatusOr<Kernel> sum(const KernelSetup& op) {
+StatusOr<Kernel> gpu_sum(const KernelSetup& op) {
   const ArgRange x = op.inputs("X");
   return Kernel([&device = device_of(op), x,
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
@@ -131,8 +131,8 @@ void add_elementwise_kernels(KernelRegistry& registry) {
   registry.add("elementwise_div", binary<Divide>);
   registry.add("elementwise_add_grad", sum_grad<false>);
   registry.add("elementwise_sub_grad", sum_grad<true>);
-  registry.add("scale", scale);
-  registry.add("sum", sum);
+  registry.add("scale", gpu_scale);
+  registry.add("sum", gpu_sum);
 }
 
 }  // namespace millrace::gpu

@@ -5,19 +5,19 @@
 namespace millrace::gpu {
 namespace {
 
-struct Settings {
+struct LossSettings {
   int64_t ignored = -100;
 };
 
-StatusOr<Settings> read_settings(const KernelSetup& op) {
+StatusOr<LossSettings> read_loss_settings(const KernelSetup& op) {
   if (op.attr<bool>("soft_label")) return refuse("soft labels are compared on the CPU");
   if (op.def().find_attr("use_softmax") != nullptr && !op.attr<bool>("use_softmax"))
     return refuse("attribute 'use_softmax' is not set");
-  return Settings{op.attr<int32_t>("ignore_index")};
+  return LossSettings{op.attr<int32_t>("ignore_index")};
 }
 
 // Labels for the rows of a tensor. Errors: it refuses what does not fit.
-StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const Settings& settings,
+StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const LossSettings& settings,
                             int64_t axis = -1) {
   const auto rank = static_cast<int64_t>(x.rank());
   if (rank == 0 || x.numel() == 0 || (axis != -1 && axis != rank - 1))
@@ -27,12 +27,12 @@ StatusOr<Labels> labels_for(const Tensor& label, const Tensor& x, const Settings
   return Labels{reinterpret_cast<const int64_t*>(label.raw()), x.dim(-1), settings.ignored};
 }
 
-StatusOr<Kernel> entropy(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+StatusOr<Kernel> gpu_entropy(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
                  y = op.output("Y")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
     Tensor& to = ctx.out(y);
     MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
     MILLRACE_ASSIGN_OR_RETURN(const Labels labels, labels_for(*given, *from, settings));
@@ -41,13 +41,13 @@ StatusOr<Kernel> entropy(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> entropy_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), x = op.input("X"), label = op.input("Label"),
                  dy = op.input("Y@GRAD"),
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dy, "Y@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dy, "Y@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
     if (to == nullptr) return Ok();
     MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
@@ -58,13 +58,13 @@ StatusOr<Kernel> entropy_grad(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), logits = op.input("Logits"),
                  label = op.input("Label"), softmax = op.output("Softmax"),
                  loss = op.output("Loss"),
                  axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, logits, "Logits"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, logits, "Logits"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, softmax, *from));
     Tensor* const sums = ctx.find_out(loss);
     if (to == nullptr || sums == nullptr) return refuse("an output is missing");
@@ -77,14 +77,14 @@ StatusOr<Kernel> softmax_entropy(const KernelSetup& op) {
 }
 
 StatusOr<Kernel> softmax_entropy_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+  MILLRACE_ASSIGN_OR_RETURN(const LossSettings settings, read_loss_settings(op));
   return Kernel([settings, &device = device_of(op), softmax = op.input("Softmax"),
                  label = op.input("Label"), dloss = op.input("Loss@GRAD"),
                  dlogits = op.output("Logits@GRAD"),
                  axis = op.attr<int32_t>("axis")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, softmax, "Softmax"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed(ctx, label, "Label"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dloss, "Loss@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, softmax, "Softmax"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given, needed_here(ctx, label, "Label"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dloss, "Loss@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dlogits, *y));
     if (to == nullptr) return Ok();
     MILLRACE_RETURN_IF_ERROR(all_floats({y, d}));
@@ -98,7 +98,7 @@ StatusOr<Kernel> softmax_entropy_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_loss_kernels(KernelRegistry& registry) {
-  registry.add("cross_entropy", entropy);
+  registry.add("cross_entropy", gpu_entropy);
   registry.add("cross_entropy_grad", entropy_grad);
   registry.add("softmax_with_cross_entropy", softmax_entropy);
   registry.add("softmax_with_cross_entropy_grad", softmax_entropy_grad);

@@ -6,17 +6,17 @@
 namespace millrace::gpu {
 namespace {
 
-struct Settings {
+struct NormSettings {
   float epsilon = 0;
   float momentum = 0;
   bool global = false;  ///< the running statistics are used
   bool relu = false;
 };
 
-StatusOr<Settings> read_settings(const KernelSetup& op) {
+StatusOr<NormSettings> read_norm_settings(const KernelSetup& op) {
   if (kernels::channels_last(op, "data_layout")) return refuse("channels are last");
   if (op.input("MomentumTensor")) return refuse("momentum is given as a tensor");
-  Settings s;
+  NormSettings s;
   s.epsilon = op.attr<float>("epsilon");
   s.momentum = op.attr<float>("momentum");
   s.global = op.attr<bool>("use_global_stats") ||
@@ -50,8 +50,8 @@ Status hand_on(Device& device, const Tensor& from, Tensor* to) {
   return device.copy(from.raw(), to->raw(), from.bytes());
 }
 
-struct ForwardArgs {
-  explicit ForwardArgs(const KernelSetup& op)
+struct NormForwardArgs {
+  explicit NormForwardArgs(const KernelSetup& op)
       : x(op.input("X")),
         scale(op.input("Scale")),
         bias(op.input("Bias")),
@@ -66,11 +66,12 @@ struct ForwardArgs {
   ArgIndex y, mean_out, variance_out, saved_mean, saved_variance;
 };
 
-Status run_forward(Device& device, const KernelContext& ctx, const ForwardArgs& args,
-                   const Settings& s) {
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.x, "X"));
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed(ctx, args.mean, "Mean"));
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance, needed(ctx, args.variance, "Variance"));
+Status gpu_run_forward(Device& device, const KernelContext& ctx, const NormForwardArgs& args,
+                       const NormSettings& s) {
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed_here(ctx, args.x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const mean, needed_here(ctx, args.mean, "Mean"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const variance,
+                            needed_here(ctx, args.variance, "Variance"));
   MILLRACE_ASSIGN_OR_RETURN(Tensor* const y, output_like(ctx, args.y, *x));
   MILLRACE_RETURN_IF_ERROR(all_floats({x}));
   MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*x));
@@ -102,17 +103,19 @@ Status run_forward(Device& device, const KernelContext& ctx, const ForwardArgs& 
       images.channels);
 }
 
-StatusOr<Kernel> forward(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const Settings settings, read_settings(op));
+StatusOr<Kernel> forward_norm(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const NormSettings settings, read_norm_settings(op));
   // its 1 / sqrt(variance) is made on the processor
   if (settings.global && op.output("SavedVariance") && !op.attr<bool>("is_test"))
     return refuse("saved statistics of a frozen normalisation are made on the CPU");
-  return Kernel([settings, &device = device_of(op), args = ForwardArgs(op)](
-                    const KernelContext& ctx) { return run_forward(device, ctx, args, settings); });
+  return Kernel(
+      [settings, &device = device_of(op), args = NormForwardArgs(op)](const KernelContext& ctx) {
+        return gpu_run_forward(device, ctx, args, settings);
+      });
 }
 
-StatusOr<Kernel> backward(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(Settings settings, read_settings(op));
+StatusOr<Kernel> backward_norm(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(NormSettings settings, read_norm_settings(op));
   // as on the processor: the gradient of a test does not ask for trainable_statistics
   settings.global = op.attr<bool>("use_global_stats") || op.attr<bool>("is_test");
   const ArgIndex mean =
@@ -124,10 +127,10 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
                  dy = op.input("Y@GRAD"), scale = op.input("Scale"), dx = op.output("X@GRAD"),
                  dscale = op.output("Scale@GRAD"),
                  dbias = op.output("Bias@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dy, "Y@GRAD"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const m, needed(ctx, mean, "Mean"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const v, needed(ctx, variance, "Variance"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dy, "Y@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const m, needed_here(ctx, mean, "Mean"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const v, needed_here(ctx, variance, "Variance"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
     MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
     MILLRACE_ASSIGN_OR_RETURN(const NormImages images, images_of(*from));
@@ -147,8 +150,8 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_norm_kernels(KernelRegistry& registry) {
-  registry.add("batch_norm", forward);
-  registry.add("batch_norm_grad", backward);
+  registry.add("batch_norm", forward_norm);
+  registry.add("batch_norm_grad", backward_norm);
 }
 
 }  // namespace millrace::gpu

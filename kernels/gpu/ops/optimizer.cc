@@ -22,9 +22,9 @@ struct Update {
   /// Errors: it refuses what is not dense floats of one shape.
   [[nodiscard]] StatusOr<Tensors> tensors(const KernelContext& ctx) const {
     Tensors t{};
-    MILLRACE_ASSIGN_OR_RETURN(t.param, needed(ctx, param, "Param"));
-    MILLRACE_ASSIGN_OR_RETURN(t.grad, needed(ctx, grad, "Grad"));
-    MILLRACE_ASSIGN_OR_RETURN(t.rate, needed(ctx, rate, "LearningRate"));
+    MILLRACE_ASSIGN_OR_RETURN(t.param, needed_here(ctx, param, "Param"));
+    MILLRACE_ASSIGN_OR_RETURN(t.grad, needed_here(ctx, grad, "Grad"));
+    MILLRACE_ASSIGN_OR_RETURN(t.rate, needed_here(ctx, rate, "LearningRate"));
     MILLRACE_ASSIGN_OR_RETURN(t.out, output_like(ctx, param_out, *t.param));
     MILLRACE_RETURN_IF_ERROR(all_floats({t.param, t.grad, t.rate}));
     if (t.out == nullptr || t.grad->numel() != t.param->numel() || t.rate->numel() != 1)
@@ -38,15 +38,15 @@ struct Update {
 };
 
 // A state like the parameter, and where it goes.
-struct State {
-  State(const KernelSetup& op, const char* in_slot, const char* out_slot)
+struct OptimizerState {
+  OptimizerState(const KernelSetup& op, const char* in_slot, const char* out_slot)
       : in(op.input(in_slot)), out(op.output(out_slot)), slot(in_slot) {}
   struct Pointers {
     const float* in;
     float* out;
   };
   [[nodiscard]] StatusOr<Pointers> pointers(const KernelContext& ctx, int64_t count) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, in, slot));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, in, slot));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, out, *from));
     MILLRACE_RETURN_IF_ERROR(all_floats({from}));
     if (to == nullptr || from->numel() != count) return refuse("{} {}", slot, describe(*from));
@@ -63,7 +63,7 @@ Status refuse_extras(const KernelSetup& op, std::initializer_list<const char*> s
   return Ok();
 }
 
-StatusOr<Kernel> sgd(const KernelSetup& op) {
+StatusOr<Kernel> gpu_sgd(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
   return Kernel([update = Update(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
@@ -73,7 +73,7 @@ StatusOr<Kernel> sgd(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> momentum(const KernelSetup& op) {
+StatusOr<Kernel> gpu_momentum(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_extras(op, {"MasterParam"}));
   DescendWithMomentum form{};
   form.mu = op.attr<float>("mu");
@@ -81,10 +81,11 @@ StatusOr<Kernel> momentum(const KernelSetup& op) {
   form.nesterov = op.attr<bool>("use_nesterov");
   if (op.attr<std::string>("regularization_method") == "l2_decay")
     form.decay = op.attr<float>("regularization_coeff");
-  return Kernel([form, update = Update(op),
-                 state = State(op, "Velocity", "VelocityOut")](const KernelContext& ctx) -> Status {
+  return Kernel([form, update = Update(op), state = OptimizerState(op, "Velocity", "VelocityOut")](
+                    const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
-    MILLRACE_ASSIGN_OR_RETURN(const State::Pointers v, state.pointers(ctx, t.param->numel()));
+    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers v,
+                              state.pointers(ctx, t.param->numel()));
     DescendWithMomentum f = form;
     f.param = floats(t.param);
     f.grad = floats(t.grad);
@@ -96,7 +97,7 @@ StatusOr<Kernel> momentum(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> adam(const KernelSetup& op) {
+StatusOr<Kernel> gpu_adam(const KernelSetup& op) {
   MILLRACE_RETURN_IF_ERROR(refuse_extras(
       op, {"MasterParam", "SkipUpdate", "Beta1Tensor", "Beta2Tensor", "EpsilonTensor"}));
   if (op.attr<bool>("use_global_beta_pow")) return refuse("attribute 'use_global_beta_pow' is set");
@@ -104,17 +105,17 @@ StatusOr<Kernel> adam(const KernelSetup& op) {
   form.beta1 = op.attr<float>("beta1");
   form.beta2 = op.attr<float>("beta2");
   form.epsilon = op.attr<float>("epsilon");
-  return Kernel([form, update = Update(op), first = State(op, "Moment1", "Moment1Out"),
-                 second = State(op, "Moment2", "Moment2Out"),
-                 power1 = State(op, "Beta1Pow", "Beta1PowOut"),
-                 power2 =
-                     State(op, "Beta2Pow", "Beta2PowOut")](const KernelContext& ctx) -> Status {
+  return Kernel([form, update = Update(op), first = OptimizerState(op, "Moment1", "Moment1Out"),
+                 second = OptimizerState(op, "Moment2", "Moment2Out"),
+                 power1 = OptimizerState(op, "Beta1Pow", "Beta1PowOut"),
+                 power2 = OptimizerState(op, "Beta2Pow", "Beta2PowOut")](
+                    const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Update::Tensors t, update.tensors(ctx));
     const int64_t count = t.param->numel();
-    MILLRACE_ASSIGN_OR_RETURN(const State::Pointers m, first.pointers(ctx, count));
-    MILLRACE_ASSIGN_OR_RETURN(const State::Pointers v, second.pointers(ctx, count));
-    MILLRACE_ASSIGN_OR_RETURN(const State::Pointers p1, power1.pointers(ctx, 1));
-    MILLRACE_ASSIGN_OR_RETURN(const State::Pointers p2, power2.pointers(ctx, 1));
+    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers m, first.pointers(ctx, count));
+    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers v, second.pointers(ctx, count));
+    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers p1, power1.pointers(ctx, 1));
+    MILLRACE_ASSIGN_OR_RETURN(const OptimizerState::Pointers p2, power2.pointers(ctx, 1));
     DescendByMoments f = form;
     f.param = floats(t.param);
     f.grad = floats(t.grad);
@@ -134,9 +135,9 @@ StatusOr<Kernel> adam(const KernelSetup& op) {
 }  // namespace
 
 void add_optimizer_kernels(KernelRegistry& registry) {
-  registry.add("sgd", sgd);
-  registry.add("momentum", momentum);
-  registry.add("adam", adam);
+  registry.add("sgd", gpu_sgd);
+  registry.add("momentum", gpu_momentum);
+  registry.add("adam", gpu_adam);
 }
 
 }  // namespace millrace::gpu

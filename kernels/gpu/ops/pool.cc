@@ -7,7 +7,7 @@ namespace {
 
 using kernels::PoolAttrs;
 
-StatusOr<PoolAttrs> read_settings(const KernelSetup& op) {
+StatusOr<PoolAttrs> read_pool_settings(const KernelSetup& op) {
   PoolAttrs attrs = kernels::read_pool_attrs(op);
   if (attrs.channels_last) return refuse("channels are last");
   return attrs;
@@ -26,11 +26,11 @@ StatusOr<PoolWindows> windows_of(const PoolAttrs& attrs, const Tensor& x, const 
   return PoolWindows{side(plan->axes[1]), side(plan->axes[2]), plan->max};
 }
 
-StatusOr<Kernel> pool(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_settings(op));
+StatusOr<Kernel> gpu_pool(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
   return Kernel([attrs, &device = device_of(op), x = op.input("X"),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
     MILLRACE_ASSIGN_OR_RETURN(const PoolWindows windows, windows_of(attrs, *from, to));
@@ -38,14 +38,14 @@ StatusOr<Kernel> pool(const KernelSetup& op) {
   });
 }
 
-StatusOr<Kernel> pool_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_settings(op));
+StatusOr<Kernel> gpu_pool_grad(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(const PoolAttrs attrs, read_pool_settings(op));
   return Kernel([attrs, &device = device_of(op), x = op.input("X"), out = op.input("Out"),
                  dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed(ctx, out, "Out"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const y, needed_here(ctx, out, "Out"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dy, needed_here(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
     if (to == nullptr) return Ok();
     MILLRACE_RETURN_IF_ERROR(all_floats({from, dy}));
@@ -58,8 +58,8 @@ StatusOr<Kernel> pool_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_pool_kernels(KernelRegistry& registry) {
-  registry.add("pool2d", pool);
-  registry.add("pool2d_grad", pool_grad);
+  registry.add("pool2d", gpu_pool);
+  registry.add("pool2d_grad", gpu_pool_grad);
 }
 
 }  // namespace millrace::gpu

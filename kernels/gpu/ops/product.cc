@@ -5,14 +5,14 @@
 namespace millrace::gpu {
 namespace {
 
-int64_t product_of(llvm::ArrayRef<int64_t> dims) {
+int64_t gpu_product_of(llvm::ArrayRef<int64_t> dims) {
   int64_t product = 1;
   for (const int64_t dim : dims) product *= dim;
   return product;
 }
 
 // X as [rows, inner] and Y as [inner, columns], or turned, for each of a batch.
-struct Shape {
+struct ProductShape {
   int64_t rows = 1;
   int64_t inner = 1;
   int64_t columns = 1;
@@ -23,8 +23,8 @@ struct Shape {
 };
 
 // Sets up c = a x b; strides follow from the sizes.
-MatrixProduct make_product(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
-                           int64_t columns, bool turn_a, bool turn_b, int64_t batch) {
+MatrixProduct gpu_make(const float* a, const float* b, float* c, int64_t rows, int64_t inner,
+                       int64_t columns, bool turn_a, bool turn_b, int64_t batch) {
   MatrixProduct p;
   p.a = a;
   p.b = b;
@@ -41,9 +41,9 @@ MatrixProduct make_product(const float* a, const float* b, float* c, int64_t row
   return p;
 }
 
-class Product {
+class ProductProduct {
  public:
-  Product(const KernelSetup& op, bool is_mul)
+  ProductProduct(const KernelSetup& op, bool is_mul)
       : device_(&device_of(op)),
         x_(op.input("X")),
         y_(op.input("Y")),
@@ -69,75 +69,76 @@ class Product {
   }
 
   Status forward(const KernelContext& ctx) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x_, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y_, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x_, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y_, "Y"));
     Tensor& to = ctx.out(out_);
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b, &to}));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
     if (to.numel() != s.batch * s.rows * s.columns) return refuse("Out {}", describe(to));
-    MatrixProduct p = make_product(floats(a), floats(b), floats(to), s.rows, s.inner, s.columns,
-                                   s.turn_x, s.turn_y, s.batch);
+    MatrixProduct p = gpu_make(floats(a), floats(b), floats(to), s.rows, s.inner, s.columns,
+                               s.turn_x, s.turn_y, s.batch);
     if (s.one_y) p.b_stride = 0;
     p.alpha = alpha_;
     return device_->multiply(p);
   }
 
   Status backward(const KernelContext& ctx) const {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed(ctx, x_, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed(ctx, y_, "Y"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout_, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const a, needed_here(ctx, x_, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const b, needed_here(ctx, y_, "Y"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout_, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_x, output_like(ctx, dx_, *a));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to_y, output_like(ctx, dy_, *b));
     MILLRACE_RETURN_IF_ERROR(all_floats({a, b, d}));
-    MILLRACE_ASSIGN_OR_RETURN(const Shape s, shape_of(*a, *b));
+    MILLRACE_ASSIGN_OR_RETURN(const ProductShape s, shape_of(*a, *b));
     if (d->numel() != s.batch * s.rows * s.columns) return refuse("Out@GRAD {}", describe(*d));
     if (s.one_y) return refuse("the gradient of a Y that is used by a batch is summed on the CPU");
     const float* const dout = floats(d);
     if (to_x != nullptr) {
       // dX = dOut x Y', or its transpose Y x dOut'
-      MatrixProduct p = s.turn_x ? make_product(floats(b), dout, floats(to_x), s.inner, s.columns,
-                                                s.rows, s.turn_y, true, s.batch)
-                                 : make_product(dout, floats(b), floats(to_x), s.rows, s.columns,
-                                                s.inner, false, !s.turn_y, s.batch);
+      MatrixProduct p = s.turn_x ? gpu_make(floats(b), dout, floats(to_x), s.inner, s.columns,
+                                            s.rows, s.turn_y, true, s.batch)
+                                 : gpu_make(dout, floats(b), floats(to_x), s.rows, s.columns,
+                                            s.inner, false, !s.turn_y, s.batch);
       p.alpha = alpha_;
       MILLRACE_RETURN_IF_ERROR(device_->multiply(p));
     }
     if (to_y == nullptr) return Ok();
     // dY = X' x dOut, or its transpose dOut' x X
-    MatrixProduct p = s.turn_y ? make_product(dout, floats(a), floats(to_y), s.columns, s.rows,
-                                              s.inner, true, s.turn_x, s.batch)
-                               : make_product(floats(a), dout, floats(to_y), s.inner, s.rows,
-                                              s.columns, !s.turn_x, false, s.batch);
+    MatrixProduct p = s.turn_y ? gpu_make(dout, floats(a), floats(to_y), s.columns, s.rows, s.inner,
+                                          true, s.turn_x, s.batch)
+                               : gpu_make(floats(a), dout, floats(to_y), s.inner, s.rows, s.columns,
+                                          !s.turn_x, false, s.batch);
     p.alpha = alpha_;
     return device_->multiply(p);
   }
 
  private:
-  [[nodiscard]] StatusOr<Shape> shape_of(const Tensor& x, const Tensor& y) const {
+  [[nodiscard]] StatusOr<ProductShape> shape_of(const Tensor& x, const Tensor& y) const {
     const auto misfit = [&] { return refuse("X {} and Y {}", describe(x), describe(y)); };
     if (x.numel() == 0 || y.numel() == 0) return misfit();
-    Shape s;
+    ProductShape s;
     if (is_mul_) {
       const auto x_cut = static_cast<size_t>(x_cut_);
       const auto y_cut = static_cast<size_t>(y_cut_);
       if (x_cut > x.rank() || y_cut > y.rank()) return misfit();
-      s.rows = product_of(x.dims().take_front(x_cut));
-      s.inner = product_of(x.dims().drop_front(x_cut));
-      s.columns = product_of(y.dims().drop_front(y_cut));
-      return product_of(y.dims().take_front(y_cut)) == s.inner ? StatusOr<Shape>(s) : misfit();
+      s.rows = gpu_product_of(x.dims().take_front(x_cut));
+      s.inner = gpu_product_of(x.dims().drop_front(x_cut));
+      s.columns = gpu_product_of(y.dims().drop_front(y_cut));
+      return gpu_product_of(y.dims().take_front(y_cut)) == s.inner ? StatusOr<ProductShape>(s)
+                                                                   : misfit();
     }
     if (x.rank() < 2 || y.rank() < 2) return misfit();
     const auto x_batch = x.dims().drop_back(2);
     const auto y_batch = y.dims().drop_back(2);
     if (!y_batch.empty() && x_batch != y_batch) return misfit();
     s.one_y = y_batch.empty() && !x_batch.empty();
-    s.batch = product_of(x_batch);
+    s.batch = gpu_product_of(x_batch);
     s.turn_x = turn_x_;
     s.turn_y = turn_y_;
     s.rows = x.dim(turn_x_ ? -1 : -2);
     s.inner = x.dim(turn_x_ ? -2 : -1);
     s.columns = y.dim(turn_y_ ? -2 : -1);
-    return y.dim(turn_y_ ? -1 : -2) == s.inner ? StatusOr<Shape>(s) : misfit();
+    return y.dim(turn_y_ ? -1 : -2) == s.inner ? StatusOr<ProductShape>(s) : misfit();
   }
 
   Device* device_;
@@ -151,9 +152,9 @@ class Product {
 };
 
 template <bool kIsMul, bool kForward>
-StatusOr<Kernel> make(const KernelSetup& op) {
+StatusOr<Kernel> gpu_make(const KernelSetup& op) {
   if (op.input("MoreX@GRAD")) return refuse("a gradient is added on the CPU");
-  Product product(op, kIsMul);
+  ProductProduct product(op, kIsMul);
   MILLRACE_RETURN_IF_ERROR(product.read(op));
   return Kernel([product](const KernelContext& ctx) {
     return kForward ? product.forward(ctx) : product.backward(ctx);
@@ -163,11 +164,11 @@ StatusOr<Kernel> make(const KernelSetup& op) {
 }  // namespace
 
 void add_product_kernels(KernelRegistry& registry) {
-  registry.add("mul", make<true, true>);
-  registry.add("mul_grad", make<true, false>);
-  for (const char* const type : {"matmul", "matmul_v2"}) registry.add(type, make<false, true>);
+  registry.add("mul", gpu_make<true, true>);
+  registry.add("mul_grad", gpu_make<true, false>);
+  for (const char* const type : {"matmul", "matmul_v2"}) registry.add(type, gpu_make<false, true>);
   for (const char* const type : {"matmul_grad", "matmul_v2_grad"})
-    registry.add(type, make<false, false>);
+    registry.add(type, gpu_make<false, false>);
 }
 
 }  // namespace millrace::gpu

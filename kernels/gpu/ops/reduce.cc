@@ -42,11 +42,11 @@ StatusOr<Axes> read_axes(const KernelSetup& op) {
 }
 
 template <bool kMean>
-StatusOr<Kernel> forward(const KernelSetup& op) {
+StatusOr<Kernel> forward_reduce(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Axes axes, read_axes(op));
   return Kernel([&device = device_of(op), axes = std::move(axes), x = op.input("X"),
                  out = op.output("Out")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(all_floats({from, &to}));
     MILLRACE_ASSIGN_OR_RETURN(const int64_t kept, axes.kept(*from));
@@ -59,13 +59,13 @@ StatusOr<Kernel> forward(const KernelSetup& op) {
 
 // Every element gets the gradient of its sum; here of a single one.
 template <bool kMean>
-StatusOr<Kernel> backward(const KernelSetup& op) {
+StatusOr<Kernel> backward_reduce(const KernelSetup& op) {
   MILLRACE_ASSIGN_OR_RETURN(Axes axes, read_axes(op));
   return Kernel([&device = device_of(op), axes = std::move(axes), x = op.input("X"),
                  dout = op.input("Out@GRAD"),
                  dx = op.output("X@GRAD")](const KernelContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed(ctx, x, "X"));
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed(ctx, dout, "Out@GRAD"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, needed_here(ctx, x, "X"));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const d, needed_here(ctx, dout, "Out@GRAD"));
     MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, output_like(ctx, dx, *from));
     if (to == nullptr) return Ok();
     MILLRACE_RETURN_IF_ERROR(all_floats({from, d}));
@@ -80,12 +80,12 @@ StatusOr<Kernel> backward(const KernelSetup& op) {
 }  // namespace
 
 void add_reduce_kernels(KernelRegistry& registry) {
-  registry.add("mean", forward<true>);
-  registry.add("mean_grad", backward<true>);
-  registry.add("reduce_mean", forward<true>);
-  registry.add("reduce_mean_grad", backward<true>);
-  registry.add("reduce_sum", forward<false>);
-  registry.add("reduce_sum_grad", backward<false>);
+  registry.add("mean", forward_reduce<true>);
+  registry.add("mean_grad", backward_reduce<true>);
+  registry.add("reduce_mean", forward_reduce<true>);
+  registry.add("reduce_mean_grad", backward_reduce<true>);
+  registry.add("reduce_sum", forward_reduce<false>);
+  registry.add("reduce_sum_grad", backward_reduce<false>);
 }
 
 }  // namespace millrace::gpu

@@ -15,38 +15,40 @@
 namespace millrace::executor {
 namespace {
 
+using millrace::testing::on_ranks;
+using millrace::testing::outcome;
 using ::testing::HasSubstr;
-using testing::on_ranks;
-using testing::outcome;
 
-std::vector<std::unique_ptr<CollectiveGroup>> groups_of(int size, int64_t timeout_ms = 20'000) {
+std::vector<std::unique_ptr<CollectiveGroup>> groups_of_group_gather(int size,
+                                                                     int64_t timeout_ms = 20'000) {
   auto groups = make_thread_groups(size, timeout_ms);
   EXPECT_TRUE(groups.ok());
   return std::move(groups).value();
 }
 
 // What rank a sends to rank b: as long as no other message, and none to some.
-std::string message(int32_t a, int32_t b) {
+std::string message_group_gather(int32_t a, int32_t b) {
   if ((a + b) % 4 == 3) return {};
   return std::string(static_cast<size_t>(a * 1000 + b * 37), static_cast<char>('a' + a * 5 + b));
 }
 
 TEST(GroupGather, ExchangesTextsOfAnyLength) {
   for (const int size : {1, 2, 3, 5}) {
-    auto groups = groups_of(size);
+    auto groups = groups_of_group_gather(size);
     for (const Status& status : on_ranks(size, [&](int32_t rank) -> Status {
            const auto gather = make_group_gather(*groups[static_cast<size_t>(rank)]);
            EXPECT_EQ(gather->rank(), rank);
            EXPECT_EQ(gather->world_size(), size);
            for (int round = 0; round < 3; ++round) {
-             MILLRACE_ASSIGN_OR_RETURN(const auto all, gather->all_gather(message(rank, round)));
+             MILLRACE_ASSIGN_OR_RETURN(const auto all,
+                                       gather->all_gather(message_group_gather(rank, round)));
              for (int32_t r = 0; r < size; ++r)
-               EXPECT_EQ(all[static_cast<size_t>(r)], message(r, round));
+               EXPECT_EQ(all[static_cast<size_t>(r)], message_group_gather(r, round));
              std::vector<std::string> to;
-             for (int32_t r = 0; r < size; ++r) to.push_back(message(rank, r));
+             for (int32_t r = 0; r < size; ++r) to.push_back(message_group_gather(rank, r));
              MILLRACE_ASSIGN_OR_RETURN(const auto from, gather->all_to_all(std::move(to)));
              for (int32_t r = 0; r < size; ++r)
-               EXPECT_EQ(from[static_cast<size_t>(r)], message(r, rank));
+               EXPECT_EQ(from[static_cast<size_t>(r)], message_group_gather(r, rank));
            }
            return Ok();
          }))
@@ -55,17 +57,17 @@ TEST(GroupGather, ExchangesTextsOfAnyLength) {
 }
 
 TEST(GroupGather, CheckpointsOnDisksOfTheRanks) {
-  const testing::TempFolder folder;
+  const millrace::testing::TempFolder folder;
   const Dims dims = {40, 300};
   for (const int phase : {0, 1}) {  // three save rows, two load columns
     const int size = phase == 0 ? 3 : 2;
-    auto groups = groups_of(size);
+    auto groups = groups_of_group_gather(size);
     for (const Status& status : on_ranks(size, [&](int32_t rank) -> Status {
            const auto gather = make_group_gather(*groups[static_cast<size_t>(rank)]);
            // rank 2 shares a disk with rank 1
            const std::string own = folder / ("disk" + std::to_string(std::min(rank, 1)));
            const io::Box box = io::even_part(dims, phase, rank, size);
-           const Value part = testing::counting_part(dims, box);
+           const Value part = millrace::testing::counting_part(dims, box);
            if (phase == 0) {
              io::LocalState state;
              state.add_part("w", part, dims, box.offset);
@@ -79,7 +81,8 @@ TEST(GroupGather, CheckpointsOnDisksOfTheRanks) {
            target.value = &loaded;
            target.box = box;
            MILLRACE_RETURN_IF_ERROR(checkpoint.load_state_dict({target}));
-           EXPECT_TRUE(testing::same_bits(*loaded.get_if<Tensor>(), *part.get_if<Tensor>()));
+           EXPECT_TRUE(
+               millrace::testing::same_bits(*loaded.get_if<Tensor>(), *part.get_if<Tensor>()));
            EXPECT_GT(checkpoint.received_bytes(), 0);
            return Ok();
          }))
@@ -88,7 +91,7 @@ TEST(GroupGather, CheckpointsOnDisksOfTheRanks) {
 }
 
 TEST(GroupGather, NamesTheRankThatDoesNotCome) {
-  auto groups = groups_of(3, 200);
+  auto groups = groups_of_group_gather(3, 200);
   const std::vector<Status> statuses = on_ranks(3, [&](int32_t rank) -> Status {
     const auto gather = make_group_gather(*groups[static_cast<size_t>(rank)]);
     MILLRACE_RETURN_IF_ERROR(gather->all_gather("x").status());

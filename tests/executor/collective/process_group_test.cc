@@ -14,12 +14,12 @@ namespace {
 
 using millrace::spawn::free_endpoints;
 using millrace::spawn::Process;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr int kTimeoutMs = 1500;
 constexpr int kPatienceMs = 60'000;
 
-std::string program() {
+std::string program_process_group() {
   return millrace::spawn::tool("../tests/collective_rank");
 }
 
@@ -28,16 +28,16 @@ std::vector<Process> start(const std::string& check, int size, const std::string
   const std::string endpoints = free_endpoints(size);
   std::vector<Process> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    std::vector<std::string> command{
-        program(), check,     std::to_string(rank),      std::to_string(size),
-        engine,    endpoints, std::to_string(timeout_ms)};
+    std::vector<std::string> command{program_process_group(),   check,  std::to_string(rank),
+                                     std::to_string(size),      engine, endpoints,
+                                     std::to_string(timeout_ms)};
     if (!folder.empty()) command.push_back(folder);
     ranks.emplace_back(command);
   }
   return ranks;
 }
 
-class ProcessGroup : public testing::TestWithParam<std::string> {
+class ProcessGroup : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (GetParam() == "gloo" && !has_gloo()) GTEST_SKIP() << "this build has no Gloo";
@@ -110,10 +110,10 @@ TEST_P(ProcessGroup, LeavesNothingBehind) {
     EXPECT_NE(entry.path().filename().string().rfind(name, 0), 0U) << entry.path();
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, ProcessGroup, testing::Values("shm", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Engines, ProcessGroup, ::testing::Values("shm", "gloo"),
                          [](const auto& engine) { return engine.param; });
 
-class Mpirun : public testing::Test {
+class Mpirun : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
@@ -121,8 +121,9 @@ class Mpirun : public testing::Test {
   }
   static Process start(const std::string& check, const std::string& size, int timeout_ms,
                        const std::string& engine = "mpi") {
-    return Process({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size, program(),
-                    check, "0", size, engine, "", std::to_string(timeout_ms)});
+    return Process({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size,
+                    program_process_group(), check, "0", size, engine, "",
+                    std::to_string(timeout_ms)});
   }
 };
 
@@ -157,17 +158,17 @@ TEST_F(Mpirun, ChoosesSharedMemoryOnOneMachine) {
     EXPECT_THAT(job.output(), HasSubstr("engine shm"));
     EXPECT_THAT(job.output(), HasSubstr("all fine"));
   }
-  EXPECT_THAT(
-      output_after(start("steps", "3", kTimeoutMs, "auto"), SIGSTOP),
-      testing::AllOf(HasSubstr("rank 1"), HasSubstr("again: error: the group of ranks is broken")));
+  EXPECT_THAT(output_after(start("steps", "3", kTimeoutMs, "auto"), SIGSTOP),
+              ::testing::AllOf(HasSubstr("rank 1"),
+                               HasSubstr("again: error: the group of ranks is broken")));
 }
 
 // Nobody but the others notices a rank that is stopped.
 TEST_F(Mpirun, NamesARankThatIsStopped) {
   for (const char* const check : {"steps", "large-steps"}) {
     EXPECT_THAT(output_after(start(check, "3", kTimeoutMs), SIGSTOP),
-                testing::AllOf(HasSubstr("lost rank 1"), HasSubstr("no answer within"),
-                               HasSubstr("again: error: the group of ranks is broken")));
+                ::testing::AllOf(HasSubstr("lost rank 1"), HasSubstr("no answer within"),
+                                 HasSubstr("again: error: the group of ranks is broken")));
   }
 }
 
@@ -191,8 +192,9 @@ TEST_F(Mpirun, CarriesCheckpoints) {
 TEST(Group, SaysThatARankNeverCame) {
   std::vector<Process> ranks;
   const std::string endpoints = free_endpoints(2);
-  Process alone({program(), "absent", "1", "2", "shm", endpoints, "1000"});
-  Process zero({program(), "absent", "0", "3", "gloo", endpoints + ",127.0.0.1:1", "1000"});
+  Process alone({program_process_group(), "absent", "1", "2", "shm", endpoints, "1000"});
+  Process zero(
+      {program_process_group(), "absent", "0", "3", "gloo", endpoints + ",127.0.0.1:1", "1000"});
   EXPECT_EQ(zero.wait(kPatienceMs), 5);
   EXPECT_EQ(alone.wait(kPatienceMs), 5);
 }

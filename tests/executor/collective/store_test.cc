@@ -15,7 +15,7 @@
 namespace millrace::executor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::unique_ptr<Store> join(const std::string& endpoint, bool serve,
                             const std::string& job = "job") {
@@ -107,7 +107,7 @@ TEST(RollCall, NamesWhoDoesNotAnswer) {
   const Status status = call_roll(*zero, "g", {0, 1, 2}, 0, 300, why);
   other.join();
   EXPECT_THAT(status.message(), HasSubstr("lost rank 1"));
-  EXPECT_THAT(status.notes(), testing::Contains("it broke"));
+  EXPECT_THAT(status.notes(), ::testing::Contains("it broke"));
   zero.reset();
   EXPECT_THAT(call_roll(*two, "h", {0, 1, 2}, 2, 300, why).message(), HasSubstr("lost rank 0"));
 }

@@ -18,15 +18,15 @@
 namespace millrace::executor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::shared_ptr<gpu::Context> emulated(int64_t memory_limit = 0) {
   return std::make_shared<gpu::Context>(gpu::open_host_device({.memory_limit = memory_limit}));
 }
 
 // A program in a scope with start values, on the GPU or on the processor.
-struct Job {
-  Job(const Program& program, std::shared_ptr<gpu::Context> gpu) {
+struct GpuJob {
+  GpuJob(const Program& program, std::shared_ptr<gpu::Context> gpu) {
     scope.local("w") = tensor_value({3, 1}, {1, 2, 3});
     scope.local("b") = tensor_value({1}, {0.5F});
     scope.local("lr") = tensor_value({1}, {0.1F});
@@ -53,8 +53,8 @@ std::vector<float> content(const Scope& scope, const std::string& name) {
 
 TEST(GpuExecutor, TrainsLikeTheProcessorAndKeepsParametersOnTheDevice) {
   const auto context = emulated();
-  Job there(*linear_regression(), context);
-  Job here(*linear_regression(), nullptr);
+  GpuJob there(*linear_regression(), context);
+  GpuJob here(*linear_regression(), nullptr);
   for (int step = 0; step < 4; ++step) {
     const std::vector<float> expected = here.step(step);
     const std::vector<float> found = there.step(step);
@@ -82,7 +82,7 @@ block 0 {
     elementwise_add X=xw Y=b -> Out=y
     mean X=y -> Out=loss
   })");
-  Job job(*program, context);
+  GpuJob job(*program, context);
   for (int step = 0; step < 3; ++step) (void)job.step(step);
   const gpu::Traffic before = context->memory().traffic();
   const int64_t used = context->memory().bytes_in_use();
@@ -108,8 +108,8 @@ block 0 {
     erf X=r -> Out=e
     mul X=e Y=w -> Out=y
   })");
-  Job there(*program, emulated());
-  Job here(*program, nullptr);
+  GpuJob there(*program, emulated());
+  GpuJob here(*program, nullptr);
   for (int step = 0; step < 3; ++step) {
     const std::vector<float> expected = here.step(step, "y");
     const std::vector<float> found = there.step(step, "y");
@@ -161,7 +161,7 @@ block 0 {
     var y: f32(-1, 1)
     mul X=x Y=w -> Out=y
   })");
-  Job job(*program, emulated(50));  // x takes 48 bytes
+  GpuJob job(*program, emulated(50));  // x takes 48 bytes
   std::vector<Value> results;
   const Status status = job.prepared->run(batch(4, 0), {"y"}, results);
   EXPECT_EQ(status.code(), StatusCode::kResource);
@@ -174,20 +174,20 @@ block 0 {
 // The scope may be used by an executor without a GPU afterwards.
 TEST(GpuExecutor, OtherExecutorsReadWhatStaysOnTheDevice) {
   const auto program = linear_regression();
-  Job job(*program, emulated());
+  GpuJob job(*program, emulated());
   (void)job.step(0);
   job.prepared.reset();
   auto other = Executor(standard_runtime(), {.optimize = false}).prepare(*program, job.scope);
   ASSERT_TRUE(other.ok());
   std::vector<Value> results;
-  Job reference(*program, nullptr);
+  GpuJob reference(*program, nullptr);
   (void)reference.step(0);
   ASSERT_TRUE((*other)->run(batch(4, 1), {"loss"}, results).ok());
   EXPECT_NEAR(floats(results[0])[0], reference.step(1)[0], 1e-5);
 }
 
 // Everything the frontend can build: ops with and without GPU kernels, sub-blocks, sparse rows.
-class GpuRandomNets : public testing::TestWithParam<uint32_t> {};
+class GpuRandomNets : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(GpuRandomNets, TrainAlike) {
   const RandomNet net(GetParam());
@@ -224,7 +224,7 @@ TEST_P(GpuRandomNets, TrainAlike) {
   EXPECT_GT(prepared[1]->gpu()->counts().on_gpu, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, GpuRandomNets, testing::Range(1U, 13U));
+INSTANTIATE_TEST_SUITE_P(Seeds, GpuRandomNets, ::testing::Range(1U, 13U));
 
 }  // namespace
 }  // namespace millrace::executor

@@ -8,8 +8,8 @@
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 std::vector<int32_t> before(const Dependencies& dependencies, size_t step) {
   return dependencies.before(step).vec();

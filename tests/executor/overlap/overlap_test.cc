@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/executor.h"
+#include "tests/executor/values.h"
 
 // Programs whose steps run side by side compute the same bits as on one thread.
 
@@ -12,21 +13,16 @@ namespace millrace::executor {
 namespace {
 
 // Ops over so many elements take long enough to share out, and do not fit into caches.
-constexpr int64_t kColumns = 512;
-constexpr int64_t kRows = 700;
+constexpr int64_t kOverlapColumns = 512;
+constexpr int64_t kOverlapRows = 700;
 
-Value filled(int64_t rows, float first) {
+Value filled_overlap(int64_t rows, float first) {
   Value made;
   auto& tensor = made.as<Tensor>();
-  EXPECT_TRUE(tensor.resize(DType::kFloat32, {rows, kColumns}).ok());
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, {rows, kOverlapColumns}).ok());
   for (int64_t i = 0; i < tensor.numel(); ++i)
     tensor.data<float>()[i] = first + 0.001F * static_cast<float>(i % 97);
   return made;
-}
-
-std::vector<float> floats(const Value& value) {
-  const auto values = value.get_if<Tensor>()->values<float>();
-  return {values.begin(), values.end()};
 }
 
 // Sums, products and functions of one number over a fed var, stored ones and earlier results, some
@@ -44,7 +40,7 @@ class RandomProgram {
 
  private:
   void declare(const std::string& name, bool persistable) {
-    VarSpec spec = VarSpec::tensor(DType::kFloat32, {-1, kColumns});
+    VarSpec spec = VarSpec::tensor(DType::kFloat32, {-1, kOverlapColumns});
     spec.persistable = persistable;
     program->root().declare(name, spec);
     names_.push_back(name);
@@ -94,8 +90,8 @@ struct Ran {
   std::string plan;
 };
 
-Ran run(const Program& program, const std::vector<std::string>& fetches, int threads,
-        const std::vector<int64_t>& rows, bool inter_op = true) {
+Ran run_overlap(const Program& program, const std::vector<std::string>& fetches, int threads,
+                const std::vector<int64_t>& rows, bool inter_op = true) {
   Ran ran;
   Scope scope;
   // single ops, so that there is something to run side by side
@@ -106,12 +102,12 @@ Ran run(const Program& program, const std::vector<std::string>& fetches, int thr
   int64_t before = -1;
   for (const int64_t count : rows) {
     if (count != before) {
-      scope.local("p") = filled(count, 1);
-      scope.local("q") = filled(count, -0.02F);
+      scope.local("p") = filled_overlap(count, 1);
+      scope.local("q") = filled_overlap(count, -0.02F);
       before = count;
     }
     NamedValues feeds;
-    feeds["x"] = filled(count, -0.05F);
+    feeds["x"] = filled_overlap(count, -0.05F);
     std::vector<Value> results;
     const Status status = prepared.value()->run(feeds, fetches, results);
     EXPECT_TRUE(status.ok()) << status.to_string();
@@ -123,13 +119,13 @@ Ran run(const Program& program, const std::vector<std::string>& fetches, int thr
 }
 
 TEST(Overlap, RandomProgramsGiveTheSameBits) {
-  const std::vector<int64_t> rows(5, kRows);
+  const std::vector<int64_t> rows(5, kOverlapRows);
   int with_groups = 0;
   for (uint32_t seed = 0; seed < 24; ++seed) {
     const RandomProgram made(seed);
     const std::vector<std::string> fetches{made.results.back()};
-    const Ran expected = run(*made.program, fetches, 1, rows);
-    const Ran found = run(*made.program, fetches, 2, rows);
+    const Ran expected = run_overlap(*made.program, fetches, 1, rows);
+    const Ran found = run_overlap(*made.program, fetches, 2, rows);
     EXPECT_EQ(found.values, expected.values) << "seed " << seed << "\n" << found.plan;
     with_groups += found.plan.find("[side by side") == std::string::npos ? 0 : 1;
   }
@@ -143,8 +139,8 @@ TEST(Overlap, ShapesMayChange) {
   for (uint32_t seed = 0; seed < 4; ++seed) {
     const RandomProgram made(seed);
     const std::vector<std::string> fetches{made.results.front()};
-    EXPECT_EQ(run(*made.program, fetches, 2, rows).values,
-              run(*made.program, fetches, 1, rows).values)
+    EXPECT_EQ(run_overlap(*made.program, fetches, 2, rows).values,
+              run_overlap(*made.program, fetches, 1, rows).values)
         << "seed " << seed;
   }
 }
@@ -154,7 +150,7 @@ std::unique_ptr<Program> branches() {
   auto program = Program::create();
   Block& block = program->root();
   for (const char* const name : {"x", "a", "b", "c", "d", "y"})
-    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, kColumns}));
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, kOverlapColumns}));
   block.declare("ids", VarSpec::tensor(DType::kInt64, {-1}));
   block.append_op("relu").set_input("X", "x").set_output("Out", "a");
   block.append_op("scale").set_input("X", "a").set_output("Out", "b");
@@ -173,10 +169,10 @@ TEST(Overlap, IsShownInThePlanAndCanBeSwitchedOff) {
             .prepare(*program, scope);
     ASSERT_TRUE(prepared.ok());
     NamedValues feeds;
-    feeds["x"] = filled(kRows, 0);
+    feeds["x"] = filled_overlap(kOverlapRows, 0);
     auto& ids = feeds["ids"].as<Tensor>();
-    ASSERT_TRUE(ids.resize(DType::kInt64, {kRows}).ok());
-    for (int64_t i = 0; i < kRows; ++i) ids.data<int64_t>()[i] = kRows - 1 - i;
+    ASSERT_TRUE(ids.resize(DType::kInt64, {kOverlapRows}).ok());
+    for (int64_t i = 0; i < kOverlapRows; ++i) ids.data<int64_t>()[i] = kOverlapRows - 1 - i;
     std::vector<Value> results;
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(prepared.value()->run(feeds, {"y"}, results).ok());
     const std::string plan = prepared.value()->plan_text();
@@ -186,13 +182,13 @@ TEST(Overlap, IsShownInThePlanAndCanBeSwitchedOff) {
         << plan;
 
     // an error names its op, side by side or not, and the program can run again
-    ids.data<int64_t>()[7] = kRows;
+    ids.data<int64_t>()[7] = kOverlapRows;
     const Status status = prepared.value()->run(feeds, {"y"}, results);
     EXPECT_EQ(status.location().op, 3) << status.to_string();
     EXPECT_EQ(status.location().op_type, "gather");
     ids.data<int64_t>()[7] = 0;
     EXPECT_TRUE(prepared.value()->run(feeds, {"y"}, results).ok());
-    EXPECT_EQ(floats(results[0]).size(), static_cast<size_t>(kRows * kColumns));
+    EXPECT_EQ(floats(results[0]).size(), static_cast<size_t>(kOverlapRows * kOverlapColumns));
   }
 }
 

@@ -10,8 +10,8 @@
 namespace millrace::executor {
 namespace {
 
-using testing::Each;
-using testing::HasSubstr;
+using ::testing::Each;
+using ::testing::HasSubstr;
 
 // Calls body(device) on a thread each.
 template <typename Body>
@@ -22,7 +22,7 @@ void on_devices(int count, Body&& body) {
 }
 
 // Values whose sums depend on the order in which they are added.
-std::vector<float> part_of(int device, size_t count) {
+std::vector<float> part_of_exchange_group(int device, size_t count) {
   std::vector<float> values(count);
   for (size_t i = 0; i < count; ++i)
     values[i] = static_cast<float>((i * 37 + static_cast<size_t>(device) * 101) % 1009) * 1e-3F +
@@ -37,9 +37,9 @@ ExchangePart as_part(std::vector<float>& values) {
 TEST(ExchangeGroupTest, SumsInOrderOfDevicesWhoeverDoesIt) {
   constexpr int kDevices = 4;
   for (const size_t count : {size_t{1}, size_t{1000}, size_t{200'001}}) {
-    std::vector<float> expected = part_of(0, count);
+    std::vector<float> expected = part_of_exchange_group(0, count);
     for (int d = 1; d < kDevices; ++d) {
-      const std::vector<float> more = part_of(d, count);
+      const std::vector<float> more = part_of_exchange_group(d, count);
       for (size_t i = 0; i < count; ++i) expected[i] += more[i];
     }
     ExchangeGroup group({.devices = kDevices, .exchanges = 2});
@@ -49,8 +49,8 @@ TEST(ExchangeGroupTest, SumsInOrderOfDevicesWhoeverDoesIt) {
       group.reset();
       on_devices(kDevices, [&](int d) {
         const auto index = static_cast<size_t>(d);
-        big[index] = part_of(d, count);
-        small[index] = part_of(d, 3);
+        big[index] = part_of_exchange_group(d, count);
+        small[index] = part_of_exchange_group(d, 3);
         const std::vector<ExchangePart> parts{as_part(big[index]), as_part(small[index])};
         ASSERT_TRUE(group.begin(d, 0, {}, DType::kFloat32, parts).ok());
         std::vector<float> own(8, static_cast<float>(d));

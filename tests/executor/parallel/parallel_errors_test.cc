@@ -7,9 +7,9 @@
 namespace millrace::executor {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 Status create_error(const ParallelOptions& options, const Program& program) {
   Scope scope;

@@ -10,16 +10,17 @@
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
-using testing::SizeIs;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
 
 std::vector<float> param(const Job& job, int device, const char* name) {
   return floats(*job.executor->local_scope(device).find(name));
 }
 
-void expect_near(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
+void expect_near_parallel_executor(const std::vector<float>& a, const std::vector<float>& b,
+                                   float tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << "element " << i;
 }
@@ -31,7 +32,7 @@ TEST(ParallelExecutorTest, TrainsAsOneDeviceDoes) {
     Job job(devices(count));
     EXPECT_THAT(job.train(5, 8).back(), SizeIs(static_cast<size_t>(count)));
     for (int d = 0; d < count; ++d) {
-      expect_near(param(job, d, "w"), param(one, 0, "w"), 1e-6F);
+      expect_near_parallel_executor(param(job, d, "w"), param(one, 0, "w"), 1e-6F);
       EXPECT_EQ(param(job, d, "w"), param(job, 0, "w")) << "device " << d;
     }
   }
@@ -71,7 +72,7 @@ TEST(ParallelExecutorTest, WeighsUnevenParts) {
   options.build_strategy.gradient_scale_strategy = GradientScale::kWeighted;
   Job weighted(options);
   weighted.train(4, 7);
-  expect_near(param(weighted, 1, "w"), param(one, 0, "w"), 1e-6F);
+  expect_near_parallel_executor(param(weighted, 1, "w"), param(one, 0, "w"), 1e-6F);
   EXPECT_GT(std::abs(param(plain, 0, "w")[0] - param(one, 0, "w")[0]), 1e-4F);
 }
 
@@ -84,7 +85,7 @@ TEST(ParallelExecutorTest, AddsUpMicroBatches) {
     if (reduce) options.build_strategy.reduce_strategy = ReduceStrategy::kReduce;
     Job job(options);
     EXPECT_THAT(job.train(4, 12).back(), SizeIs(6));
-    expect_near(param(job, 1, "w"), param(one, 0, "w"), 1e-6F);
+    expect_near_parallel_executor(param(job, 1, "w"), param(one, 0, "w"), 1e-6F);
   }
 }
 
@@ -97,7 +98,7 @@ TEST(ParallelExecutorTest, StartsFromOneIfAsked) {
   sum.executor->local_scope(1).find_local("lr")->as<Tensor>().data<float>()[0] = 0.05F;
   sum.train(3, 6);
   mean.train(3, 6);
-  expect_near(param(sum, 0, "w"), param(mean, 0, "w"), 1e-6F);
+  expect_near_parallel_executor(param(sum, 0, "w"), param(mean, 0, "w"), 1e-6F);
 }
 
 TEST(ParallelExecutorTest, TakesTheGradientOfTheLossFromTheFeed) {
@@ -119,7 +120,7 @@ TEST(ParallelExecutorTest, TakesTheGradientOfTheLossFromTheFeed) {
   const Status status = job.executor->run_unmerged(ParallelFeeds::list(feeds), {"loss"}, results);
   ASSERT_TRUE(status.ok()) << status.to_string();
   EXPECT_THAT(results[0], SizeIs(2));
-  expect_near(param(job, 0, "w"), param(one, 0, "w"), 1e-6F);
+  expect_near_parallel_executor(param(job, 0, "w"), param(one, 0, "w"), 1e-6F);
   feeds[1].erase("loss@GRAD");
   EXPECT_THAT(job.executor->run_unmerged(ParallelFeeds::list(feeds), {}, results).to_string(),
               HasSubstr("'loss@GRAD': gradient_scale_strategy customized: device 1 is not fed"));
@@ -146,7 +147,7 @@ TEST(ParallelExecutorTest, SharesVariables) {
     ASSERT_TRUE(status.ok()) << status.to_string();
     std::vector<float> expected = param(job, 0, "w");
     for (float& value : expected) value += param(job, 0, "b")[0];
-    expect_near(floats(results[0]), expected, 1e-6F);
+    expect_near_parallel_executor(floats(results[0]), expected, 1e-6F);
     job.train(1, 4);  // the other one goes on
   }
 }
@@ -192,7 +193,7 @@ TEST(ParallelExecutorTest, FetchesWhatOptimizingHasRemoved) {
   const auto expected = plain.train(4, 6);
   const auto losses = fast.train(4, 6);
   for (size_t step = 0; step < expected.size(); ++step)
-    expect_near(losses[step], expected[step], 1e-6F);
+    expect_near_parallel_executor(losses[step], expected[step], 1e-6F);
 }
 
 TEST(ParallelExecutorTest, KeepsAFedLearningRate) {
@@ -232,8 +233,8 @@ TEST(ParallelExecutorTest, DividesTheStateOfUpdates) {
   options.build_strategy.reduce_strategy = ReduceStrategy::kReduce;
   Job job(options);
   EXPECT_THAT(job.executor->plan_text(),
-              testing::AllOf(HasSubstr("device 1: remove-feed-fetch,data-parallel{"),
-                             HasSubstr("2 gradients in 4 exchanges")));
+              ::testing::AllOf(HasSubstr("device 1: remove-feed-fetch,data-parallel{"),
+                               HasSubstr("2 gradients in 4 exchanges")));
   job.train(1, 4);
   EXPECT_EQ(param(job, 0, "w"), param(job, 1, "w"));
 }
@@ -243,8 +244,8 @@ TEST(ParallelExecutorTest, ShowsAllDevicesInOneTrace) {
   Timeline timeline(2);
   for (int d = 0; d < 2; ++d) job.executor->observe(d, &timeline.lane(d));
   job.train(1, 4);
-  EXPECT_THAT(timeline.chrome_json(),
-              testing::AllOf(HasSubstr(R"("name": "device 1")"), HasSubstr("shared_updates_end")));
+  EXPECT_THAT(timeline.chrome_json(), ::testing::AllOf(HasSubstr(R"("name": "device 1")"),
+                                                       HasSubstr("shared_updates_end")));
   EXPECT_GT(timeline.load(1).exchange_ms, 0);
 }
 
@@ -297,7 +298,7 @@ block 0 {
                   {"exchange_begin", "exchange_end", "exchange_begin", "exchange_end"});
     EXPECT_EQ(types(*(*made)[0]), first);
     EXPECT_EQ(types(*(*made)[1]), second);
-    EXPECT_THAT(remarks, testing::Contains(HasSubstr("device 0 alone speaks")));
+    EXPECT_THAT(remarks, ::testing::Contains(HasSubstr("device 0 alone speaks")));
   }
 }
 

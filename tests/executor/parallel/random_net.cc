@@ -12,7 +12,7 @@ namespace {
 
 constexpr int32_t kClasses = 4;
 constexpr int32_t kIds = 20;
-constexpr int32_t kColumns = 10;
+constexpr int32_t kRandomNetColumns = 10;
 constexpr int32_t kSide = 8;
 constexpr int32_t kTime = 4;
 
@@ -33,7 +33,7 @@ class RandomNet::Maker {
     label_ = net_.data("label", {-1, 1}, DType::kInt64);
     std::vector<VarRef> features;
     if (chance(60)) features.push_back(image());
-    if (features.empty() || chance(40)) features.push_back(net_.data("x", {-1, kColumns}));
+    if (features.empty() || chance(40)) features.push_back(net_.data("x", {-1, kRandomNetColumns}));
     if (chance(40)) ids(features);
     VarRef h = features.size() == 1 ? features[0] : layers::concat(features, 1);
     const int count = pick(1, 3);

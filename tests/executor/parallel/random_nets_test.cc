@@ -16,11 +16,11 @@
 namespace millrace::executor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Losses = std::vector<std::vector<float>>;
 
-constexpr int kSteps = 3;
-constexpr int64_t kRows = 24;  // divisible by 2, 3 and 4, and by two micro-batches each
+constexpr int kRandomNetsSteps = 3;
+constexpr int64_t kRandomNetsRows = 24;  // divisible by 2, 3 and 4, and by two micro-batches each
 
 int from_environment(const char* name, int fallback) {
   const char* const text = std::getenv(name);
@@ -31,11 +31,12 @@ int net_count() {
   return from_environment("MILLRACE_RANDOM_NETS", 20);
 }
 
-Losses train(const RandomNet& net, const RandomNet::Run& run, int first = 0, int steps = kSteps) {
+Losses train_random_nets(const RandomNet& net, const RandomNet::Run& run, int first = 0,
+                         int steps = kRandomNetsSteps) {
   Losses losses;
   std::vector<Value> results;
   for (int step = first; step < first + steps; ++step) {
-    const NamedValues feeds = net.feeds(kRows, step);
+    const NamedValues feeds = net.feeds(kRandomNetsRows, step);
     const Status status = run.executor->run(ParallelFeeds::split(feeds), {net.loss()}, results);
     EXPECT_TRUE(status.ok()) << net.describe() << "\n" << status.to_string();
     if (!status.ok()) return losses;
@@ -45,8 +46,8 @@ Losses train(const RandomNet& net, const RandomNet::Run& run, int first = 0, int
 }
 
 // Rounding is relative to the largest element of a var.
-void expect_near(const RandomNet& net, const std::string& what, const std::vector<float>& found,
-                 const std::vector<float>& expected) {
+void expect_near_random_nets(const RandomNet& net, const std::string& what,
+                             const std::vector<float>& found, const std::vector<float>& expected) {
   ASSERT_EQ(found.size(), expected.size()) << net.describe() << ": " << what;
   float largest = 1;
   for (const float value : expected) largest = std::max(largest, std::abs(value));
@@ -83,20 +84,20 @@ TEST(RandomNets, TrainOnSeveralDevicesAsOnOne) {
   for (int seed = 0; seed < net_count(); ++seed) {
     const RandomNet net(static_cast<uint32_t>(seed));
     const RandomNet::Run one = net.start(devices(1));
-    const Losses expected = train(net, one);
+    const Losses expected = train_random_nets(net, one);
     ParallelOptions options = any_options(random);
     // statistics of a micro-batch are not those of the batch
     if (!net.normalises_batches() && !net.updates_between() && random() % 3 == 0)
       options.build_strategy.micro_batches = 2;
     const RandomNet::Run several = net.start(options);
-    const Losses losses = train(net, several);
+    const Losses losses = train_random_nets(net, several);
     ASSERT_EQ(losses.size(), expected.size());
     for (size_t step = 0; step < losses.size(); ++step)
-      expect_near(net, "loss ", {mean_of(losses[step])}, expected[step]);
+      expect_near_random_nets(net, "loss ", {mean_of(losses[step])}, expected[step]);
     const auto wanted = net.variables(one);
     const auto found = net.variables(several);
     for (size_t i = 0; i < wanted.size(); ++i)
-      expect_near(net, wanted[i].first + " ", found[i].second, wanted[i].second);
+      expect_near_random_nets(net, wanted[i].first + " ", found[i].second, wanted[i].second);
     if (HasFailure()) return;
   }
 }
@@ -154,21 +155,21 @@ TEST(RandomNets, LoseNothingByStrategyFields) {
     const RandomNet net(static_cast<uint32_t>(seed + 1000));
     ParallelOptions options = devices(2);
     if (seed % 3 == 1) options.build_strategy.reduce_strategy = ReduceStrategy::kReduce;
-    const Losses expected = train(net, net.start(options));
+    const Losses expected = train_random_nets(net, net.start(options));
     for (const auto& [name, change] : kToggles) {
       ParallelOptions changed = options;
       change(changed);
-      const Losses losses = train(net, net.start(changed));
+      const Losses losses = train_random_nets(net, net.start(changed));
       ASSERT_EQ(losses.size(), expected.size());
       for (size_t step = 0; step < losses.size(); ++step)
-        expect_near(net, std::string(name) + ", loss ", losses[step], expected[step]);
+        expect_near_random_nets(net, std::string(name) + ", loss ", losses[step], expected[step]);
       if (HasFailure()) return;
     }
   }
 }
 
 // Fails in the n-th op from now on.
-class Saboteur final : public StepObserver {
+class RandomNetsTestSaboteur final : public StepObserver {
  public:
   Status after(const Step& /*step*/, Value* const* /*table*/) override {
     return countdown_-- == 0 ? Status(StatusCode::kExecution, "sabotage") : Ok();
@@ -188,17 +189,17 @@ TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
   for (int seed = 0; seed < net_count(); ++seed) {
     const RandomNet net(static_cast<uint32_t>(seed + 2000));
     const ParallelOptions options = any_options(random);
-    const Losses expected = train(net, net.start(options));
+    const Losses expected = train_random_nets(net, net.start(options));
     const RandomNet::Run run = net.start(options);
-    std::vector<Saboteur> saboteurs(static_cast<size_t>(options.devices));
+    std::vector<RandomNetsTestSaboteur> saboteurs(static_cast<size_t>(options.devices));
     for (int d = 0; d < options.devices; ++d)
       run.executor->observe(d, &saboteurs[static_cast<size_t>(d)]);
-    train(net, run, 0, 1);
+    train_random_nets(net, run, 0, 1);
     for (int trial = 0; trial < 6; ++trial) {
       const auto device = random() % saboteurs.size();
       saboteurs[device].arm(static_cast<int64_t>(random() % 120));
       std::vector<Value> results;
-      const NamedValues feeds = net.feeds(kRows, 1);
+      const NamedValues feeds = net.feeds(kRandomNetsRows, 1);
       const auto before = net.variables(run);
       const Status status = run.executor->run(ParallelFeeds::split(feeds), {net.loss()}, results);
       ASSERT_EQ(status.ok(), !saboteurs[device].has_struck()) << net.describe();
@@ -211,11 +212,11 @@ TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
       if (net.normalises_batches()) continue;  // statistics may have moved
       EXPECT_EQ(net.variables(run), before) << net.describe();
       if (trial == 5) {
-        EXPECT_EQ(train(net, run, 1, 1).back(), expected[1]) << net.describe();
+        EXPECT_EQ(train_random_nets(net, run, 1, 1).back(), expected[1]) << net.describe();
       }
     }
-    for (Saboteur& saboteur : saboteurs) saboteur.arm(-1);
-    EXPECT_EQ(train(net, run, 2, 1).size(), 1U) << net.describe();
+    for (RandomNetsTestSaboteur& saboteur : saboteurs) saboteur.arm(-1);
+    EXPECT_EQ(train_random_nets(net, run, 2, 1).size(), 1U) << net.describe();
     if (HasFailure()) return;
   }
   EXPECT_GT(untouched, net_count()) << "most errors come before updates";
@@ -229,7 +230,7 @@ TEST(RandomNets, DoNotGrow) {
     ParallelOptions options = devices(2);
     options.exec_strategy.num_iteration_per_drop_scope = 7;
     const RandomNet::Run run = net.start(options);
-    const NamedValues feeds = net.feeds(kRows, 0);
+    const NamedValues feeds = net.feeds(kRandomNetsRows, 0);
     std::vector<Value> results;
     int64_t before = 0;
     for (int i = 0; i < runs; ++i) {
@@ -249,7 +250,7 @@ TEST(RandomNets, DrawGraphs) {
     const RandomNet net(static_cast<uint32_t>(seed));
     ParallelOptions options = devices(2);
     options.build_strategy.debug_graphviz_path = (folder / "net").string();
-    train(net, net.start(options));
+    train_random_nets(net, net.start(options));
     for (const char* const name : {"_original_graph", "_fused_graph", "_multi_devices_graph"}) {
       const auto text = read_file((folder / "net").string() + name, 1 << 24);
       ASSERT_TRUE(text.ok()) << name;

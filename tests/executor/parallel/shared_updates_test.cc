@@ -11,12 +11,12 @@
 namespace millrace::executor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Vars = std::vector<std::pair<std::string, std::vector<float>>>;
 
-constexpr int64_t kRows = 24;
+constexpr int64_t kSharedUpdatesRows = 24;
 
-constexpr const char* kNet = R"(# millrace
+constexpr const char* kSharedUpdatesNet = R"(# millrace
 block 0 {
   param w: f32(120, 300)
   persist lr: f32(1)
@@ -61,7 +61,7 @@ struct Net {
     scope.local("lr") = tensor_value({1}, {0.05F});
     scope.local("p1") = tensor_value({1}, {0.9F});
     scope.local("p2") = tensor_value({1}, {0.999F});
-    const auto program = program_of(std::string(kNet) + "  " + update + "\n}\n");
+    const auto program = program_of(std::string(kSharedUpdatesNet) + "  " + update + "\n}\n");
     auto made = ParallelExecutor::create(standard_runtime(), *program, scope, options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (made.ok()) executor = *std::move(made);
@@ -219,7 +219,7 @@ TEST(SharedUpdates, EndWhereAnotherExecutorTakesOver) {
     ASSERT_TRUE(net.step().ok());
     ParallelOptions options = sharing(true);
     options.share_vars_from = net.executor.get();
-    const auto program = program_of(std::string(kNet) + "  " + kMomentum + "\n}\n");
+    const auto program = program_of(std::string(kSharedUpdatesNet) + "  " + kMomentum + "\n}\n");
     const auto other = ParallelExecutor::create(standard_runtime(), *program, net.scope, options);
     ASSERT_TRUE(other.ok()) << other.status().to_string();
     NamedValues feeds;
@@ -267,9 +267,9 @@ TEST(SharedUpdates, LeaveOutWhatNeedsWholeGradients) {
 }
 
 // Fails on one device in the given op.
-class Saboteur final : public StepObserver {
+class SharedUpdatesTestSaboteur final : public StepObserver {
  public:
-  explicit Saboteur(std::string type) : type_(std::move(type)) {}
+  explicit SharedUpdatesTestSaboteur(std::string type) : type_(std::move(type)) {}
   Status after(const Step& step, Value* const* /*table*/) override {
     return step.op->type() == type_ ? Status(StatusCode::kExecution, "sabotage") : Ok();
   }
@@ -283,7 +283,7 @@ TEST(SharedUpdates, SayWhatAnErrorHasLeftBehind) {
     Net net(kMomentum, sharing(true));
     ASSERT_TRUE(net.step().ok());
     const auto before = net.value(1, "w");
-    Saboteur saboteur(is_update ? "momentum" : "mul_grad");
+    SharedUpdatesTestSaboteur saboteur(is_update ? "momentum" : "mul_grad");
     net.executor->observe(1, &saboteur);
     const std::string text = net.step().to_string();
     EXPECT_THAT(text, HasSubstr("sabotage"));
@@ -302,12 +302,12 @@ struct Trained {
   bool shared = false;
 };
 
-Trained train(const RandomNet& net, const ParallelOptions& options) {
+Trained train_shared_updates(const RandomNet& net, const ParallelOptions& options) {
   const RandomNet::Run run = net.start(options);
   Trained trained;
   std::vector<Value> results;
   for (int step = 0; step < 4; ++step) {
-    const NamedValues feeds = net.feeds(kRows, step);
+    const NamedValues feeds = net.feeds(kSharedUpdatesRows, step);
     const Status status = run.executor->run(ParallelFeeds::split(feeds), {net.loss()}, results);
     EXPECT_TRUE(status.ok()) << net.describe() << "\n" << status.to_string();
     if (!status.ok()) return trained;
@@ -325,9 +325,9 @@ TEST(SharedUpdates, GiveTheBitsOfUpdatesApart) {
     ParallelOptions options = sharing(false, 2 + static_cast<int>(seed % 3));
     options.exec_strategy.num_threads = static_cast<int>(seed % 4) * 2;
     options.build_strategy.micro_batches = !net.updates_between() && seed % 5 == 0 ? 2 : 1;
-    const Trained apart = train(net, options);
+    const Trained apart = train_shared_updates(net, options);
     options.build_strategy.share_updates = true;
-    const Trained shared = train(net, options);
+    const Trained shared = train_shared_updates(net, options);
     EXPECT_FALSE(apart.shared) << net.describe();
     shared_nets += shared.shared ? 1 : 0;
     EXPECT_EQ(shared.losses, apart.losses) << net.describe();

@@ -9,7 +9,7 @@
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 std::vector<int64_t> divided(int64_t rows, int count, SplitRule rule) {
   auto result = divide_rows(rows, count, rule, {});

@@ -8,8 +8,8 @@
 namespace millrace::executor {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(StrategyFields, AreSetByName) {
   BuildStrategy build;
@@ -39,8 +39,8 @@ TEST(StrategyFields, AreSetByName) {
 TEST(StrategyFields, SayWhatIsWrong) {
   BuildStrategy build;
   EXPECT_THAT(set_field(build, "fuse_all_reduce_op", "true").to_string(),
-              testing::AllOf(HasSubstr("build_strategy has no field 'fuse_all_reduce_op'"),
-                             HasSubstr("did you mean 'fuse_all_reduce_ops'?")));
+              ::testing::AllOf(HasSubstr("build_strategy has no field 'fuse_all_reduce_op'"),
+                               HasSubstr("did you mean 'fuse_all_reduce_ops'?")));
   EXPECT_THAT(set_field(build, "micro_batches", "two").to_string(),
               HasSubstr("build_strategy.micro_batches: cannot be 'two'"));
   EXPECT_THAT(set_field(build, "reduce_strategy", "ring").to_string(),

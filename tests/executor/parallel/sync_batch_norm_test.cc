@@ -45,7 +45,7 @@ block 0 {
 }
 )";
 
-class SyncBatchNormTest : public testing::Test {
+class SyncBatchNormTest : public ::testing::Test {
  protected:
   // What is trained after some steps on so many devices.
   std::map<std::string, std::vector<float>> train(int count, bool sync, int64_t rows) {

@@ -18,12 +18,12 @@
 namespace millrace::executor {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-constexpr int kSteps = 4;
+constexpr int kTrainersSteps = 4;
 
 // Rows of a batch that belong to one of so many trainers.
-NamedValues part_of(const NamedValues& all, int trainer, int trainers) {
+NamedValues part_of_trainers(const NamedValues& all, int trainer, int trainers) {
   NamedValues part;
   for (const auto& [name, value] : all) {
     const Tensor& whole = *value.get_if<Tensor>();
@@ -43,7 +43,7 @@ std::vector<float> weights(const Job& job) {
   return all;
 }
 
-void expect_near(const std::vector<float>& found, const std::vector<float>& expected) {
+void expect_near_trainers(const std::vector<float>& found, const std::vector<float>& expected) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-6) << i;
 }
@@ -67,8 +67,8 @@ std::vector<float> train_together(int trainers, int device_count, int inter_rank
       options.build_strategy.reduce_strategy = strategy;
       Job job(options);
       std::vector<Value> results;
-      for (int step = 0; step < kSteps; ++step) {
-        const NamedValues part = part_of(batch(8, step), trainer, trainers);
+      for (int step = 0; step < kTrainersSteps; ++step) {
+        const NamedValues part = part_of_trainers(batch(8, step), trainer, trainers);
         const Status status = job.executor->run(ParallelFeeds::split(part), {"loss"}, results);
         ASSERT_TRUE(status.ok()) << status.to_string();
       }
@@ -82,17 +82,17 @@ std::vector<float> train_together(int trainers, int device_count, int inter_rank
 
 std::vector<float> train_alone() {
   Job job(devices(1));
-  job.train(kSteps, 8);
+  job.train(kTrainersSteps, 8);
   return weights(job);
 }
 
 TEST(Trainers, TrainAsOneDeviceDoes) {
   const std::vector<float> alone = train_alone();
-  expect_near(train_together(2, 1, 0), alone);
-  expect_near(train_together(2, 2, 0), alone);
-  expect_near(train_together(4, 1, 0), alone);
-  expect_near(train_together(4, 2, 2), alone);
-  expect_near(train_together(2, 2, 0, ReduceStrategy::kReduce), alone);
+  expect_near_trainers(train_together(2, 1, 0), alone);
+  expect_near_trainers(train_together(2, 2, 0), alone);
+  expect_near_trainers(train_together(4, 1, 0), alone);
+  expect_near_trainers(train_together(4, 2, 2), alone);
+  expect_near_trainers(train_together(2, 2, 0, ReduceStrategy::kReduce), alone);
 }
 
 TEST(Trainers, StartFromTheValuesOfTheFirst) {
@@ -114,7 +114,7 @@ TEST(Trainers, StartFromTheValuesOfTheFirst) {
       auto made =
           ParallelExecutor::create(standard_runtime(), *linear_regression(), scope, options);
       ASSERT_TRUE(made.ok()) << made.status().to_string();
-      EXPECT_THAT(floats(*scope.find("w")), testing::Each(0.5F));
+      EXPECT_THAT(floats(*scope.find("w")), ::testing::Each(0.5F));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -200,12 +200,12 @@ TEST(BuildStrategyTest, FusionFieldsDoNotChangeLosses) {
     ParallelOptions options = devices(2);
     options.build_strategy.reduce_strategy = strategy;
     Job plain(options);
-    const auto expected = plain.train(kSteps, 8);
+    const auto expected = plain.train(kTrainersSteps, 8);
     for (const auto& [name, change] : changes) {
       ParallelOptions changed = options;
       change(changed.build_strategy);
       Job job(changed);
-      EXPECT_EQ(job.train(kSteps, 8), expected) << name;
+      EXPECT_EQ(job.train(kTrainersSteps, 8), expected) << name;
     }
   }
 }

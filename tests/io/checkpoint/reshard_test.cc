@@ -22,17 +22,17 @@ using testing::outcome;
 using testing::same_bits;
 using testing::TempFolder;
 
-const Dims kDims = {19, 23};
+const Dims kReshardDims = {19, 23};
 
 // Everything that a job of n ranks has.
 Status save_all(const std::string& folder, int32_t n) {
   ThreadGroup group(n);
   std::vector<Status> statuses = on_ranks(n, [&](int32_t rank) -> Status {
     const auto gather = group.member(rank);
-    const Box by_rows = even_part(kDims, 0, rank, n);
-    const Box by_columns = even_part(kDims, 1, rank, n);
-    const Value rows = counting_part(kDims, by_rows);
-    const Value columns = counting_part(kDims, by_columns);
+    const Box by_rows = even_part(kReshardDims, 0, rank, n);
+    const Box by_columns = even_part(kReshardDims, 1, rank, n);
+    const Value rows = counting_part(kReshardDims, by_rows);
+    const Value columns = counting_part(kReshardDims, by_columns);
     const Value replicated = counting({8});
     const Value plain = counting({3, 2}, 50);
     Value table;
@@ -47,8 +47,8 @@ Status save_all(const std::string& folder, int32_t n) {
             static_cast<float>(some.rows[i] * 3) + static_cast<float>(k);
     const std::string record = "rank " + std::to_string(rank);
     LocalState state;
-    state.add_part("rows", rows, kDims, by_rows.offset);
-    state.add_part("columns", columns, kDims, by_columns.offset);
+    state.add_part("rows", rows, kReshardDims, by_rows.offset);
+    state.add_part("columns", columns, kReshardDims, by_columns.offset);
     state.add_part("replicated", replicated, {8}, {0});
     state.add("plain", plain);
     state.add_rows("table", table);
@@ -65,8 +65,8 @@ Status save_all(const std::string& folder, int32_t n) {
 void expect_loads(const Checkpoint& checkpoint, int32_t m) {
   for (int32_t rank = 0; rank < m; ++rank) {
     for (const int64_t axis : {0, 1}) {
-      const Box box = even_part(kDims, axis, rank, m);
-      const Value expected = counting_part(kDims, box);
+      const Box box = even_part(kReshardDims, axis, rank, m);
+      const Value expected = counting_part(kReshardDims, box);
       for (const char* name : {"rows", "columns"}) {
         const auto part = checkpoint.load_box(name, box);
         ASSERT_EQ(outcome(part), "ok");

@@ -29,7 +29,7 @@ using testing::outcome;
 using testing::same_bits;
 using testing::TempFolder;
 
-const Dims kDims = {19, 23};
+const Dims kSpreadDims = {19, 23};
 constexpr int64_t kRows = 50;
 
 std::string disk(const TempFolder& folder, int32_t number) {
@@ -42,8 +42,8 @@ void copy_over(const std::string& from, const std::string& to) {
 
 // What rank `rank` of n has; `first` tells saves apart.
 struct Held {
-  Held(int32_t rank, int32_t n, float first) : box(even_part(kDims, 0, rank, n)) {
-    rows = counting_part(kDims, box, first);
+  Held(int32_t rank, int32_t n, float first) : box(even_part(kSpreadDims, 0, rank, n)) {
+    rows = counting_part(kSpreadDims, box, first);
     plain = counting({4, 3}, first);
     SelectedRows& some = table.as<SelectedRows>();
     some.height = kRows;
@@ -55,7 +55,7 @@ struct Held {
     array.as<TensorArray>().resize(2);
     array.as<TensorArray>()[1] = std::move(counting({6}, first).as<Tensor>());
     record = "rank " + std::to_string(rank);
-    state.add_part("rows", rows, kDims, box.offset);
+    state.add_part("rows", rows, kSpreadDims, box.offset);
     state.add("plain", plain);
     state.add("array", array);
     state.add_rows("table", table);
@@ -107,7 +107,7 @@ Status load_rank(Gather& gather, const std::string& folder, const SpreadLoadOpti
                             SpreadCheckpoint::open(folder, gather, options));
   const int32_t rank = gather.rank();
   const int32_t m = gather.world_size();
-  const Box columns = even_part(kDims, 1, rank, m);
+  const Box columns = even_part(kSpreadDims, 1, rank, m);
   Value part;
   Value plain;
   Value array;
@@ -125,8 +125,8 @@ Status load_rank(Gather& gather, const std::string& folder, const SpreadLoadOpti
   targets[3].rows = [&](int64_t row) { return row % m == rank; };
   MILLRACE_RETURN_IF_ERROR(checkpoint.load_state_dict(targets));
   if (received != nullptr) *received = checkpoint.received_bytes();
-  EXPECT_TRUE(
-      same_bits(*part.get_if<Tensor>(), *counting_part(kDims, columns, first).get_if<Tensor>()));
+  EXPECT_TRUE(same_bits(*part.get_if<Tensor>(),
+                        *counting_part(kSpreadDims, columns, first).get_if<Tensor>()));
   EXPECT_TRUE(same_bits(*plain.get_if<Tensor>(), *counting({4, 3}, first).get_if<Tensor>()));
   const TensorArray& elements = *array.get_if<TensorArray>();
   EXPECT_EQ(elements.size(), 2);
@@ -143,8 +143,8 @@ Status load_rank(Gather& gather, const std::string& folder, const SpreadLoadOpti
   return Ok();
 }
 
-std::vector<Status> load(const TempFolder& folder, int32_t m, int32_t disks,
-                         const SpreadLoadOptions& options = {}, float first = 0) {
+std::vector<Status> load_spread(const TempFolder& folder, int32_t m, int32_t disks,
+                                const SpreadLoadOptions& options = {}, float first = 0) {
   ThreadGroup group(m);
   return on_ranks(m, [&](int32_t rank) {
     const auto gather = group.member(rank);
@@ -179,7 +179,7 @@ TEST(SpreadCheckpoint, AnyCountOverAnyDisks) {
       ASSERT_EQ(outcome(save(folder, n, disks)), "ok") << n << " over " << disks;
       for (const int32_t m : {2, 3, 5, 7}) {
         if (m < disks) continue;  // somebody has to see every disk
-        for (const Status& status : load(folder, m, disks))
+        for (const Status& status : load_spread(folder, m, disks))
           EXPECT_EQ(outcome(status), "ok") << n << " to " << m << " over " << disks;
       }
     }
@@ -191,7 +191,7 @@ TEST(SpreadCheckpoint, SendsInRoundsOfBoundedSize) {
   ASSERT_EQ(outcome(save(folder, 3, 3)), "ok");
   SpreadLoadOptions options;
   options.max_sent_bytes = 1;  // a block each
-  for (const Status& status : load(folder, 3, 3, options)) EXPECT_EQ(outcome(status), "ok");
+  for (const Status& status : load_spread(folder, 3, 3, options)) EXPECT_EQ(outcome(status), "ok");
 }
 
 TEST(SpreadCheckpoint, SendsOnlyWhatADiskDoesNotHave) {
@@ -357,7 +357,7 @@ TEST(SpreadCheckpoint, ADamagedByteIsNamedOnAllRanks) {
   std::string bytes = testing::bytes_of(path);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   testing::put_file(path, bytes);
-  for (const Status& status : load(folder, 3, 3)) {
+  for (const Status& status : load_spread(folder, 3, 3)) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidData);
     EXPECT_THAT(outcome(status), HasSubstr("data-2-0.safetensors"));
     EXPECT_THAT(outcome(status), HasSubstr("not what was saved: expected checksum"));
@@ -379,14 +379,14 @@ TEST(SpreadCheckpoint, WhatIsNotThereIsNamed) {
   const TempFolder folder;
   ASSERT_EQ(outcome(save(folder, 3, 3)), "ok");
   fs::remove(disk(folder, 0) + "/c/manifest.json");
-  for (const Status& status : load(folder, 3, 3)) EXPECT_EQ(outcome(status), "ok");
-  for (const Status& status : load(folder, 2, 3)) {
+  for (const Status& status : load_spread(folder, 3, 3)) EXPECT_EQ(outcome(status), "ok");
+  for (const Status& status : load_spread(folder, 2, 3)) {
     EXPECT_EQ(status.code(), StatusCode::kNotFound);
     EXPECT_THAT(outcome(status), HasSubstr("data-2-0.safetensors"));
     EXPECT_THAT(outcome(status), HasSubstr("on the disk of none of the 2 ranks"));
   }
   for (const int32_t rank : {1, 2}) fs::remove(disk(folder, rank) + "/c/manifest.json");
-  for (const Status& status : load(folder, 3, 3)) {
+  for (const Status& status : load_spread(folder, 3, 3)) {
     EXPECT_EQ(status.code(), StatusCode::kNotFound);
     EXPECT_THAT(outcome(status), HasSubstr("no rank has manifest.json"));
   }
@@ -420,7 +420,7 @@ TEST(SpreadCheckpoint, TheNewerOfTwoManifestsCounts) {
   fs::copy(disk(folder, 1) + "/c", folder / "kept");
   ASSERT_EQ(outcome(save(folder, 2, 2, 1000, Replace::kYes)), "ok");
   copy_over(folder / "kept", disk(folder, 1) + "/c");
-  for (const Status& status : load(folder, 2, 2, {}, 1000)) EXPECT_EQ(outcome(status), "ok");
+  for (const Status& status : load_spread(folder, 2, 2, {}, 1000)) EXPECT_EQ(outcome(status), "ok");
   // What is left goes with the next save.
   ASSERT_EQ(outcome(save(folder, 2, 2, 2000, Replace::kYes)), "ok");
   EXPECT_THAT(*system_file_calls()->list(disk(folder, 1) + "/c"),
