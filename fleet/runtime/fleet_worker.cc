@@ -1,5 +1,8 @@
 #include "fleet/runtime/fleet_worker.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "executor/runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
@@ -84,6 +87,7 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   std::unique_ptr<FleetWorker> worker(new FleetWorker());
   worker->mode_ = setup.mode;
   worker->servers_ = setup.servers;
+  worker->log_ = setup.log;
   ps::ClientOptions options = setup.client;
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
@@ -112,15 +116,18 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   if (tables_ != nullptr) {
     for (const auto& [id, entry] : tables_->all()) layouts[id] = entry.layout;
   }
-  auto sender = std::make_shared<ps::TableSender>(
-      std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers)),
-      std::move(layouts));
+  table_client_ =
+      std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers));
+  dense_tables_ = setup.dense_tables;
+  auto sender = std::make_shared<ps::TableSender>(table_client_, std::move(layouts));
   MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, *sender));
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
       ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
   options.trainers = setup.workers;
+  options.rpc_deadline_ms = static_cast<int>(
+      std::min<int64_t>(setup.client.deadline.count(), std::numeric_limits<int>::max()));
   options.trainer_id = setup.worker;
   options.pserver_endpoints = setup.servers;
   MILLRACE_ASSIGN_OR_RETURN(communicator_,
@@ -147,17 +154,39 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::start() {
-  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, {}));
-  MILLRACE_RETURN_IF_ERROR(communicator_->init_params(scope_));
+  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, log_));
+  MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);
+}
+
+Status FleetWorker::init_params() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> loaded, table_client_->count_loaded());
+  const auto have = std::count_if(loaded.begin(), loaded.end(), [](int64_t n) { return n > 0; });
+  if (have == 0) return communicator_->init_params(scope_);
+  if (static_cast<size_t>(have) != loaded.size())
+    return Status(StatusCode::kDistributed,
+                  fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
+        .with_hint("all servers of a job load the same folder, or none does");
+  MILLRACE_RETURN_IF_ERROR(table_client_->barrier("init"));
+  return communicator_->recv(scope_);
 }
 
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
   client_->set_step(step_++);
   MILLRACE_RETURN_IF_ERROR(prepared_->run(feeds, fetches, results));
+  using Clock = std::chrono::steady_clock;
+  const auto ran = Clock::now();
   if (mode_ != ps::CommMode::kAsync) MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
-  return communicator_->finish_step(scope_);
+  MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  waited_ += std::chrono::duration<double>(Clock::now() - ran).count();
+  return Ok();
+}
+
+Status FleetWorker::wait_for_all() {
+  MILLRACE_RETURN_IF_ERROR(communicator_->stop());
+  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  return communicator_->recv(scope_);
 }
 
 Status FleetWorker::stop() {

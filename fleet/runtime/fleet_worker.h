@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ struct WorkerSetup {
   std::map<std::string, std::string> communicator;           ///< communicator_flags()
   executor::ExecutorOptions executor;
   ps::ClientOptions client;  ///< the number of the worker is set here
+  /// Receives lines about servers that have not come yet; may be empty.
+  std::function<void(const std::string&)> log;
 };
 
 /// A worker of a fleet job: it looks rows up on the servers, sends gradients, and gets parameters
@@ -47,33 +50,56 @@ class FleetWorker {
   ~FleetWorker();
 
   /// Gives the servers the first worker's parameters, which the others receive, and begins to
-  /// send. Errors: kDistributed for servers or workers that do not come by the deadline.
+  /// send. Where servers have loaded dense parameters all workers receive those. Errors:
+  /// kDistributed for servers or workers that do not come by the deadline.
   Status start();
   /// One step of the main program.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
+  /// Sends what waits and waits until all workers have done so, then receives the last parameters.
+  /// No steps come behind it, but tables can be read. Errors: kDistributed at the deadline.
+  Status wait_for_all();
   /// Sends what waits, receives the last parameters and tells the servers that this worker is done.
   Status stop();
+  /// Is told of the ops of later steps; null: nobody is.
+  void observe(executor::StepObserver* observer) { prepared_->observe(observer); }
+  /// Seconds that steps have waited for the other workers and for parameters.
+  [[nodiscard]] double waited_seconds() const { return waited_; }
   [[nodiscard]] Scope& scope() { return scope_; }
   [[nodiscard]] ps::Communicator& communicator() { return *communicator_; }
+  /// Null: there are no sparse tables.
   [[nodiscard]] ps::TrainerTables* tables() { return tables_.get(); }
+  /// Calls to the servers about their tables.
+  [[nodiscard]] ps::TableClient& table_client() { return *table_client_; }
+  [[nodiscard]] const Program& program() const { return *main_; }
+  [[nodiscard]] const std::vector<std::string>& servers() const { return servers_; }
+  /// Parameters of each dense table, by table.
+  [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& dense_tables() const {
+    return dense_tables_;
+  }
+  [[nodiscard]] int index() const { return client_->options().trainer; }
 
  private:
   FleetWorker() = default;
   Status make_tables(const WorkerSetup& setup);
   Status make_communicator(const WorkerSetup& setup);
   Status prepare(const WorkerSetup& setup);
+  Status init_params();
 
   ps::CommMode mode_ = ps::CommMode::kAsync;
   std::vector<std::string> servers_;
+  std::function<void(const std::string&)> log_;
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;
+  std::shared_ptr<ps::TableClient> table_client_;
   std::shared_ptr<ps::TrainerTables> tables_;  ///< null: there are no sparse tables
+  std::map<int32_t, std::vector<std::string>> dense_tables_;
   std::unique_ptr<Program> main_;
   Scope scope_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
   int64_t step_ = 0;
+  double waited_ = 0;
 };
 
 }  // namespace millrace::fleet

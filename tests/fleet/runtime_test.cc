@@ -179,7 +179,11 @@ class Job {
   void serve(ps::Transport& transport, int index) {
     const auto role = job_->role({true, index});
     ASSERT_TRUE(role.ok()) << role.status().to_string();
-    const auto server = FleetServer::create(role->ps_desc, job_->spec().workers, {});
+    ServerSetup setup;
+    setup.description = role->ps_desc;
+    setup.workers = job_->spec().workers;
+    setup.server = index;
+    const auto server = FleetServer::create(std::move(setup));
     ASSERT_TRUE(server.ok()) << server.status().to_string();
     check((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
   }
