@@ -224,6 +224,11 @@ Status Fleet::barrier_worker() {
   return worker_->table_client().barrier("worker");
 }
 
+Status Fleet::wait_for_all() {
+  MILLRACE_RETURN_IF_ERROR(need_worker("wait_for_all"));
+  return worker_->wait_for_all();
+}
+
 Status Fleet::save_persistables(const FleetSaveTarget& to) {
   MILLRACE_RETURN_IF_ERROR(need_worker("save_persistables"));
   return save_worker_persistables(*worker_, to);

@@ -96,6 +96,8 @@ class Fleet {
 
   /// Waits for all workers. Errors: before init_worker(); kDistributed at the deadline.
   Status barrier_worker();
+  /// Ends training: FleetWorker::wait_for_all(). Errors: before init_worker(); kDistributed.
+  Status wait_for_all();
   /// Saves what the job has trained, for load_model() and init_server_from(); the first worker
   /// does, and the others go on. Nobody may train meanwhile (barrier_worker()). Errors: before
   /// init_worker(); those of save_worker_persistables().

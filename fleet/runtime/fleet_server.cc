@@ -11,6 +11,7 @@
 #include "io/paths.h"
 #include "ps/saving/saved_parts.h"
 #include "ps/table/dense_table.h"
+#include "ps/table/sparse_geo_table.h"
 #include "ps/table/table_files.h"
 #include "ps/table/table_handler.h"
 #include "ps/wire_names.h"
@@ -119,6 +120,9 @@ Status FleetServer::answer_files(const ps::Request& request, bool repeat, ps::Re
   }
   const std::string& name = request.items.front().name;
   if (!saves) {
+    // trainers would take the rows for changes that others have made
+    if (dynamic_cast<ps::SparseGeoTable*>(tables_->find(id)) != nullptr)
+      return Unimplemented("loading geo table {} while the job runs", id);
     MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
     return repeat ? Ok() : load_table(id, folder);
   }

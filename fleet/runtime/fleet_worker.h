@@ -42,7 +42,7 @@ struct WorkerSetup {
 class FleetWorker {
  public:
   /// Runs the startup program and compiles the main one; no server is needed yet.
-  /// Errors: kUnimplemented for geo; those of the programs.
+  /// Errors: those of the programs.
   static StatusOr<std::unique_ptr<FleetWorker>> create(const WorkerSetup& setup,
                                                        std::shared_ptr<ps::Transport> transport);
   FleetWorker(const FleetWorker&) = delete;
@@ -53,10 +53,12 @@ class FleetWorker {
   /// send. Where servers have loaded dense parameters all workers receive those. Errors:
   /// kDistributed for servers or workers that do not come by the deadline.
   Status start();
-  /// One step of the main program.
+  /// One step of the main program. In geo the worker trains by itself, and after every k-th step
+  /// differences go to the servers and what others changed comes back.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
-  /// Sends what waits and waits until all workers have done so, then receives the last parameters.
+  /// Sends what waits (geo: what the steps since the last push changed stays here) and waits until
+  /// all workers have done so, then receives the last parameters.
   /// No steps come behind it, but tables can be read. Errors: kDistributed at the deadline.
   Status wait_for_all();
   /// Sends what waits, receives the last parameters and tells the servers that this worker is done.
@@ -77,6 +79,7 @@ class FleetWorker {
   [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& dense_tables() const {
     return dense_tables_;
   }
+  [[nodiscard]] ps::CommMode mode() const { return mode_; }
   [[nodiscard]] int index() const { return client_->options().trainer; }
 
  private:
@@ -85,6 +88,8 @@ class FleetWorker {
   Status make_communicator(const WorkerSetup& setup);
   Status prepare(const WorkerSetup& setup);
   Status init_params();
+  void take_sends(const WorkerSetup& setup);
+  Status record_rows(llvm::ArrayRef<Value> grads);
 
   ps::CommMode mode_ = ps::CommMode::kAsync;
   std::vector<std::string> servers_;
@@ -100,6 +105,12 @@ class FleetWorker {
   std::unique_ptr<executor::PreparedProgram> prepared_;
   int64_t step_ = 0;
   double waited_ = 0;
+  /// Geo: the gradient that tells which rows of an embedding a step has looked up.
+  struct RowTeller {
+    std::string param;
+    std::string grad;
+  };
+  std::vector<RowTeller> tellers_;
 };
 
 }  // namespace millrace::fleet

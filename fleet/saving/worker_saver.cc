@@ -50,6 +50,14 @@ StatusOr<const Value*> value_of(FleetWorker& worker, const std::string& name) {
   return NotFound("the var has no value to save").at(std::move(location));
 }
 
+// Differences of a geo worker are taken against what it received last, which nobody else may
+// change.
+Status check_geo(FleetWorker& worker, const char* what) {
+  if (worker.mode() != ps::CommMode::kGeo || !worker.communicator().is_running()) return Ok();
+  return Unimplemented("{} a geo job while it trains", what)
+      .with_hint("wait_for_all() ends training; init_server_from() begins with what was saved");
+}
+
 // Every server's part of every table, on its own disk.
 StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget& to) {
   ps::SavedParts parts;
@@ -66,8 +74,9 @@ StatusOr<ps::SavedParts> save_tables(FleetWorker& worker, const FleetSaveTarget&
   return parts;
 }
 
-// Vars of the worker's program that no sparse table has.
-std::vector<io::ParamSpec> own_vars(FleetWorker& worker) {
+}  // namespace
+
+std::vector<io::ParamSpec> saved_vars(FleetWorker& worker) {
   const std::vector<const Var*> vars = remaining_vars(worker.program(), embeddings_of(worker));
   std::set<std::string> names;
   for (const Var* const var : vars) names.insert(var->name().str());
@@ -75,15 +84,14 @@ std::vector<io::ParamSpec> own_vars(FleetWorker& worker) {
                         [&](const Var& var) { return names.contains(var.name().str()); });
 }
 
-}  // namespace
-
 Status save_worker_persistables(FleetWorker& worker, const FleetSaveTarget& to) {
+  MILLRACE_RETURN_IF_ERROR(check_geo(worker, "saving"));
   if (worker.index() != 0) return Ok();
   MILLRACE_RETURN_IF_ERROR(worker.communicator().recv(worker.scope()));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::make_path_below(to.root, to.folder));
   MILLRACE_ASSIGN_OR_RETURN(ps::SavedParts parts, save_tables(worker, to));
   std::vector<io::NamedValue> values;
-  const std::vector<io::ParamSpec> specs = own_vars(worker);
+  const std::vector<io::ParamSpec> specs = saved_vars(worker);
   for (const io::ParamSpec& spec : specs) {
     MILLRACE_ASSIGN_OR_RETURN(const Value* const value, value_of(worker, spec.name));
     values.push_back({spec.name, value});
@@ -94,6 +102,7 @@ Status save_worker_persistables(FleetWorker& worker, const FleetSaveTarget& to) 
 
 Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const Program& origin,
                          const Names& feeds, const Names& fetches) {
+  MILLRACE_RETURN_IF_ERROR(check_geo(worker, "saving"));
   if (worker.index() != 0) return Ok();
   const auto registry = ops::standard_registry();
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> pruned,
@@ -124,6 +133,7 @@ Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const P
 }
 
 Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from) {
+  MILLRACE_RETURN_IF_ERROR(check_geo(worker, "loading"));
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(from.root, from.folder));
   ps::TableClient& client = worker.table_client();
   MILLRACE_RETURN_IF_ERROR(client.barrier("load"));
@@ -141,7 +151,7 @@ Status load_worker_persistables(FleetWorker& worker, const FleetSaveTarget& from
   std::set<std::string> on_servers;
   for (const auto& [id, names] : worker.dense_tables())
     on_servers.insert(names.begin(), names.end());
-  std::vector<io::ParamSpec> rest = own_vars(worker);
+  std::vector<io::ParamSpec> rest = saved_vars(worker);
   std::erase_if(rest, [&](const io::ParamSpec& each) { return on_servers.contains(each.name); });
   if (!rest.empty()) {
     MILLRACE_RETURN_IF_ERROR(io::check_folder(folder, io::names_of(rest), io::CheckFiles::kBytes));

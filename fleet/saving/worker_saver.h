@@ -7,10 +7,15 @@
 #include "fleet/saving/fleet_saver.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
+#include "io/params.h"
 
 /// Saving and loading jobs whose servers hold typed tables: what worker and servers write together.
 /// Source: spec/distributed_io.md sections 3 and 6, spec/fleet.md section 4.
 namespace millrace::fleet {
+
+/// The vars that save_worker_persistables() has the worker write: persistable ones of its program
+/// that no sparse table holds; learning rates and gradients are none.
+std::vector<io::ParamSpec> saved_vars(FleetWorker& worker);
 
 /// save_persistables: the first worker writes the persistable vars of its program one file each,
 /// the dense parameters as the servers have them; every server writes its part of every table with

@@ -169,6 +169,7 @@ StatusOr<std::vector<std::string>> TableClient::save(int table_id, const std::st
   }
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   std::vector<std::string> written;
+  written.reserve(requests.size());
   for (TableRequest& request : requests) written.push_back(std::move(request.reply.text));
   return written;
 }
@@ -187,6 +188,7 @@ StatusOr<std::vector<int64_t>> TableClient::count_loaded() {
     requests.push_back({server, Method::kCheckpoint, 0, kCountLoaded, {}, {}});
   MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
   std::vector<int64_t> counts;
+  counts.reserve(requests.size());
   for (const TableRequest& request : requests) counts.push_back(request.reply.number);
   return counts;
 }

@@ -105,7 +105,7 @@ Status load_table(SparseTable& table, const std::string& folder, const TableShar
   };
   MILLRACE_RETURN_IF_ERROR(table.clear());
   for (const std::string& path : parts_for(folder, id, saved, share)) {
-    const Status status = load_rows(table, path, owns).status();
+    Status status = load_rows(table, path, owns).status();
     if (status.ok()) continue;
     MILLRACE_RETURN_IF_ERROR(table.clear());
     return status;

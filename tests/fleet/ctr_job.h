@@ -41,10 +41,11 @@ inline std::vector<std::string> free_endpoints(int count) {
   return endpoints;
 }
 
-inline RoleMaker role_of(Role role, int id, const std::vector<std::string>& servers) {
+inline RoleMaker role_of(Role role, int id, const std::vector<std::string>& servers,
+                         int workers = 2) {
   auto made = user_defined_role({.current_id = id,
                                  .role = role,
-                                 .worker_num = 2,
+                                 .worker_num = workers,
                                  .server_endpoints = servers,
                                  .worker_endpoints = {}});
   EXPECT_TRUE(made.ok()) << made.status().to_string();

@@ -259,6 +259,47 @@ TEST_F(TablesSaving, ServersAgreeOnWhatTheyHaveLoaded) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST(GeoSaving, WaitsForTheEndOfTraining) {
+  testing::TempFolder folder;
+  const auto way = std::make_shared<ps::InprocTransport>();
+  const auto prepare = [](Fleet& fleet, Role role) {
+    check(fleet.init(ctr_job::role_of(role, 0, endpoints(1), 1)));
+    DistributedStrategy strategy;
+    strategy.set_a_sync(true);
+    check(strategy.set_a_sync_configs({{"k_steps", ConfigValue(int64_t{1})}}));
+    MinimizeOptions optimizer;
+    optimizer.learning_rate = 0.1;
+    check(fleet.distributed_optimizer(optimizer, strategy));
+    check(fleet.minimize(*ops::standard_registry(), *ctr_job::program_of("origin_main.pb"),
+                         *ctr_job::program_of("origin_startup.pb"), ctr_job::loss_name()));
+  };
+  Fleet server;
+  prepare(server, Role::kServer);
+  ps::ServerOptions service;
+  service.files_root = folder.path();
+  check(server.init_server({}, service));
+  std::thread serving([&] { check(server.run_server(*way)); });
+  Fleet worker;
+  prepare(worker, Role::kWorker);
+  check(worker.init_worker(way));
+  std::vector<Value> results(1);
+  check(worker.step(ctr_job::feeds_of(0, 0), {ctr_job::loss_name()}, results));
+  EXPECT_EQ(results.size(), 1U);
+  const FleetSaveTarget to{folder.path(), "saved", Replace::kNo, 0};
+  EXPECT_EQ(worker.save_persistables(to).code(), StatusCode::kUnimplemented);
+  EXPECT_EQ(worker.load_model(to).code(), StatusCode::kUnimplemented);
+  check(worker.wait_for_all());
+  check(worker.save_persistables(to));
+  EXPECT_THAT(worker.worker()->table_client().load(0, "saved").message(),
+              HasSubstr("loading geo table 0 while the job runs"));
+  check(worker.stop_worker());
+  serving.join();
+  EXPECT_TRUE(fs::exists(folder / "saved/000/part-000.rows"));
+  Fleet next;
+  prepare(next, Role::kServer);
+  check(next.init_server_from(folder / "saved"));
+}
+
 // Who waits for a worker that does not come hears of it long before the deadline of its call.
 TEST(FleetServing, AWorkerThatNeverComesEndsTheJob) {
   const std::vector<std::string> servers = ctr_job::free_endpoints(1);

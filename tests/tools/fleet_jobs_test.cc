@@ -236,9 +236,40 @@ TEST_F(FleetJobs, TheModelThatIsSavedIsServed) {
   EXPECT_EQ(served, floats_in(at("alone.npz")));
 }
 
+// Trainers of a geo job train by themselves; servers have their moves after every second step.
+TEST_F(FleetJobs, AGeoJobIsSavedServedAndGoesOn) {
+  const std::string k_steps = R"(, "a_sync_configs": {"k_steps": 2})";
+  transpile("job", "geo", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, k_steps);
+  write_feeds(0, 40);
+  const std::string main = std::string(ctr_job::kFolder) + "origin_main.pb";
+  succeed("run-program",
+          joined(cluster("job", 40, "out.npz"),
+                 {"--allow-dir", folder_.path(), "--save-persistables", at("after.npz"),
+                  "--save-params", at("saved"), "--save-model", at("model"), "--model-program",
+                  main, "--model-feeds", "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
+  const Arrays losses = floats_in(at("out.npz"));
+  const std::string loss = ctr_job::loss_name();
+  for (const int t : {0, 1})
+    EXPECT_LT(losses.at(fmt::format("t{}/step39/{}", t, loss))[0],
+              0.5F * losses.at(fmt::format("t{}/step0/{}", t, loss))[0]);
+  write("one.npz", *io::npz_bytes(ctr_job::feeds_of(1, 0)));
+  succeed("run-program", {"--model-dir", at("model"), "--feed", at("one.npz"), "--output",
+                          at("served.npz"), "--threads", "1"});
+  succeed("run-program",
+          {"--program", main, "--params", at("after.npz"), "--feed", at("one.npz"), "--fetch",
+           kFetch + std::string(",") + loss, "--output", at("alone.npz"), "--threads", "1"});
+  const Arrays alone = floats_in(at("alone.npz"));
+  EXPECT_EQ(floats_in(at("served.npz")).at(kFetch), alone.at(kFetch));
+  // another number of servers begins with what was saved, and so do its trainers
+  transpile("later", "geo", {"127.0.0.1:7300", "127.0.0.1:7301", "127.0.0.1:7302"}, kWorkers,
+            k_steps);
+  write_feeds(0, 1);
+  succeed("run-program", joined(cluster("later", 1, "later.npz"), {"--params", at("saved")}));
+  EXPECT_EQ(floats_in(at("later.npz")).at("t1/step0/" + loss), alone.at(loss));
+}
+
 TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
   transpile("job", "sync", {"127.0.0.1:7200"});
-  transpile("geo", "geo", {"127.0.0.1:7200"}, kWorkers, R"(, "a_sync_configs": {"k_steps": 4})");
   write_feeds(0, 1);
   const std::string server = at("job/pserver_0/__model__");
   const std::string trainer = at("job/trainer_1/__model__");
@@ -259,8 +290,6 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
        "trainer 0 was given the folder of server 0"},
       {"pserver", {"--program", trainer}, 2, "this is the folder of a trainer"},
       {"pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 7, "snapshots"},
-      {"pserver", {"--program", at("geo/pserver_0/__model__")}, 7, "MemorySparseGeoTable"},
-      {"run-program", {"--role", "trainer", "--transpiled", at("geo")}, 7, "geo"},
       {"run-program",
        {"--role", "trainer", "--transpiled", at("job"), "--worker-threads", "2"},
        7,

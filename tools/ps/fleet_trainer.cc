@@ -101,8 +101,7 @@ Status FleetTrainer::load_params(const std::string& path) {
   }
   io::ParamValues values;
   if (std::filesystem::is_directory(path)) {
-    std::vector<io::ParamSpec> specs = io::persistables_of(*role_.main);
-    std::erase_if(specs, [&](const io::ParamSpec& each) { return embeddings.contains(each.name); });
+    const std::vector<io::ParamSpec> specs = fleet::saved_vars(*worker_);
     MILLRACE_RETURN_IF_ERROR(io::check_folder(path, io::names_of(specs), io::CheckFiles::kBytes));
     MILLRACE_ASSIGN_OR_RETURN(values,
                               io::load_separate(path, specs, {.threads = settings_.threads}));
