@@ -8,6 +8,8 @@
 #include <llvm/ADT/StringRef.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "io/params_manifest.h"
 #include "io/paths.h"
 #include "ps/saving/saved_parts.h"
 #include "ps/table/dense_table.h"
@@ -18,6 +20,8 @@
 
 namespace millrace::fleet {
 namespace {
+
+constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
 
 // The programs of these servers are empty, but what serves is told by an op. Nothing waits for a
 // step of vars; barriers of tables make steps where there are some.
@@ -71,7 +75,32 @@ Status FleetServer::save_table(int id, const std::string& folder, int mode, Repl
   return NotFound("this server has no table {}", id);
 }
 
+// A crash may have left parts of two saves side by side, each of which is good by itself.
+Status FleetServer::check_manifest(int id, const std::string& folder) const {
+  const std::string path = io::params_manifest_path(folder);
+  if (!std::filesystem::exists(path)) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxManifestBytes));
+  StatusOr<io::ParamsManifest> manifest = io::parse_params_manifest(text);
+  if (!manifest.ok()) return std::move(manifest).status().in_file(path);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                            ps::table_parts(folder, id, share_of(id)));
+  for (const std::string& part : parts) {
+    // names in it are those below the folder that a server was allowed
+    const std::string tail = "/" + std::filesystem::relative(part, folder).string();
+    for (const io::ParamsManifest::TablePart& listed : manifest->tables) {
+      if (!llvm::StringRef("/" + listed.file).endswith(tail)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest::File found, io::file_facts(part, tail));
+      if (found.size == listed.size && found.checksum == listed.checksum) continue;
+      return InvalidData("expected {} bytes with checksum {} by {}, found {} with {}", listed.size,
+                         listed.checksum.text(), path, found.size, found.checksum.text())
+          .in_file(part);
+    }
+  }
+  return Ok();
+}
+
 Status FleetServer::load_table(int id, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(check_manifest(id, folder));
   ps::Table* const table = tables_->find(id);
   if (auto* const sparse = dynamic_cast<ps::SparseTable*>(table))
     return ps::load_table(*sparse, folder, share_of(id));

@@ -63,6 +63,7 @@ class FleetServer {
   Status answer_files(const ps::Request& request, bool repeat, ps::ReplySink& reply);
   Status save_table(int id, const std::string& folder, int mode, Replace replace);
   Status load_table(int id, const std::string& folder);
+  [[nodiscard]] Status check_manifest(int id, const std::string& folder) const;
   [[nodiscard]] ps::TableShare share_of(int id) const;
 
   ServerSetup setup_;

@@ -56,17 +56,6 @@ Status write_layout(const std::string& folder, int table_id, const TableShare& s
   return IoError("cannot rename '{}': {}", own, failed.message()).in_file(path);
 }
 
-// Parts that have what belongs to a server.
-std::vector<std::string> parts_for(const std::string& folder, int table_id, const TableShare& saved,
-                                   const TableShare& own) {
-  if (saved.servers == own.servers && saved.shard_num == own.shard_num)
-    return {table_file(folder, table_id, own.server)};
-  std::vector<std::string> all;
-  for (int64_t server = 0; server < saved.servers; ++server)
-    all.push_back(table_file(folder, table_id, server));
-  return all;
-}
-
 }  // namespace
 
 Status save_table(SparseTable& table, const std::string& folder, const TableShare& share, int mode,
@@ -95,16 +84,27 @@ bool has_tables(const std::string& folder) {
   return false;
 }
 
+StatusOr<std::vector<std::string>> table_parts(const std::string& folder, int table_id,
+                                               const TableShare& share) {
+  MILLRACE_ASSIGN_OR_RETURN(const TableShare saved, read_layout(folder, table_id));
+  if (saved.servers == share.servers && saved.shard_num == share.shard_num)
+    return std::vector<std::string>{table_file(folder, table_id, share.server)};
+  std::vector<std::string> all;
+  for (int64_t server = 0; server < saved.servers; ++server)
+    all.push_back(table_file(folder, table_id, server));
+  return all;
+}
+
 Status load_table(SparseTable& table, const std::string& folder, const TableShare& share) {
   const int id = table.options().table_id;
-  MILLRACE_ASSIGN_OR_RETURN(const TableShare saved, read_layout(folder, id));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, table_parts(folder, id, share));
   MILLRACE_ASSIGN_OR_RETURN(const SparseRouting routing,
                             SparseRouting::create(share.shard_num, share.servers));
   const auto owns = [&](uint64_t key) {
     return routing.server_of(static_cast<int64_t>(key)) == share.server;
   };
   MILLRACE_RETURN_IF_ERROR(table.clear());
-  for (const std::string& path : parts_for(folder, id, saved, share)) {
+  for (const std::string& path : parts) {
     Status status = load_rows(table, path, owns).status();
     if (status.ok()) continue;
     MILLRACE_RETURN_IF_ERROR(table.clear());
@@ -116,11 +116,11 @@ Status load_table(SparseTable& table, const std::string& folder, const TableShar
 Status load_table(DenseTable& table, const std::string& folder, const TableShare& share) {
   const int id = table.options().table_id;
   MILLRACE_ASSIGN_OR_RETURN(const TableShare saved, read_layout(folder, id));
-  TableShare own = share;
-  own.shard_num = saved.shard_num;  // says nothing of dense tables
-  const std::vector<std::string> parts = parts_for(folder, id, saved, own);
+  // shards say nothing of dense tables, whose layout has one
+  const TableShare own{share.server, share.servers, 1};
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts, table_parts(folder, id, own));
   if (saved.servers == own.servers) return load_dense(table, parts.front());
-  return load_dense_parts(table, parts, share.server, share.servers);
+  return load_dense_parts(table, parts, own.server, own.servers);
 }
 
 }  // namespace millrace::ps

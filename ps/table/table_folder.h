@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "framework/base/file.h"
 #include "framework/base/status.h"
@@ -31,6 +32,10 @@ Status save_table(DenseTable& table, const std::string& folder, const TableShare
 
 /// True if the folder has files of some table.
 bool has_tables(const std::string& folder);
+
+/// The files that load_table() reads, with the same errors where they cannot be known.
+StatusOr<std::vector<std::string>> table_parts(const std::string& folder, int table_id,
+                                               const TableShare& share);
 
 /// Loads what belongs to this server. As many servers as have saved read their own parts alone;
 /// another number reads all, which must lie there. What the table had goes.

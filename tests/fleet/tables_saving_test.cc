@@ -224,6 +224,37 @@ TEST_F(TablesSaving, WhatIsWrongIsNamed) {
   EXPECT_THAT(worker.init_server_from(at("saved")).message(), HasSubstr("expected a server"));
 }
 
+// As a crash leaves them that comes while a save takes the place of an older one.
+TEST_F(TablesSaving, PartsOfTwoSavesAreNotTakenTogether) {
+  Job job;
+  job.files_root = folder_.path();
+  std::vector<float> ignored;
+  job.run([&](Fleet& fleet, int worker) {
+    train(fleet, worker, 0, 4, ignored);
+    check(fleet.save_persistables(target("other")));
+    check(fleet.barrier_worker());
+  });
+  for (const std::string table : {"000", "001"}) {
+    const std::string part = table + "/part-001.rows";
+    const std::string good = testing::bytes_of(at("saved/" + part));
+    fs::copy_file(at("other/" + part), at("saved/" + part), fs::copy_options::overwrite_existing);
+    Fleet server;
+    ctr_job::prepare(server, ctr_job::role_of(Role::kServer, 1, endpoints(2)), true, Adam{});
+    const Status mixed = server.init_server_from(at("saved"));
+    EXPECT_EQ(mixed.code(), StatusCode::kInvalidData) << mixed.to_string();
+    EXPECT_THAT(mixed.to_string(), HasSubstr(part));
+    EXPECT_THAT(mixed.to_string(), HasSubstr("by " + at("saved.manifest.json")));
+    check(write_file_atomically(at("saved/" + part), good, Replace::kYes));
+  }
+  // without a manifest files are loaded as they are
+  fs::remove(at("saved.manifest.json"));
+  fs::copy_file(at("other/000/part-001.rows"), at("saved/000/part-001.rows"),
+                fs::copy_options::overwrite_existing);
+  Fleet server;
+  ctr_job::prepare(server, ctr_job::role_of(Role::kServer, 1, endpoints(2)), true, Adam{});
+  check(server.init_server_from(at("saved")));
+}
+
 TEST_F(TablesSaving, ServersWriteOnlyWhereTheyMay) {
   Job job;  // no folder is allowed
   job.run([&](Fleet& fleet, int worker) {

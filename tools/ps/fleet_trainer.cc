@@ -118,6 +118,7 @@ Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
                           const std::vector<std::string>& fetches, NamedValues& results) {
   const auto start = Clock::now();
   std::vector<Value> values;
+  values.reserve(fetches.size());
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   if (Status status = worker_->step(feeds, fetches, values); !status.ok())
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
