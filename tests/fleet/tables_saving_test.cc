@@ -339,13 +339,13 @@ TEST(FleetServing, AWorkerThatNeverComesEndsTheJob) {
   ps::ServerOptions service;
   service.start_timeout = std::chrono::milliseconds(1500);
   check(server.init_server({}, service));
+  Fleet worker;
+  ctr_job::prepare(worker, ctr_job::role_of(Role::kWorker, 0, servers), true);
   std::thread serving([&] {
     const Status ended = server.run_server(*ctr_job::tcp());
     EXPECT_EQ(ended.code(), StatusCode::kDistributed);
     EXPECT_THAT(ended.message(), HasSubstr("trainer 1"));
   });
-  Fleet worker;
-  ctr_job::prepare(worker, ctr_job::role_of(Role::kWorker, 0, servers), true);
   ps::ClientOptions client;
   client.deadline = std::chrono::seconds(120);
   const auto begin = std::chrono::steady_clock::now();

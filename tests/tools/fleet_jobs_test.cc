@@ -320,7 +320,7 @@ TEST_F(FleetJobs, ATrainerThatIsLostEndsTheJob) {
   transpile("job", "sync", {server});
   write_feeds(0, 5);
   spawn::Process serving({spawn::tool("pserver"), "--program", at("job/pserver_0/__model__"),
-                          "--silence-timeout-ms", "800"});
+                          "--silence-timeout-ms", "3000"});
   ASSERT_TRUE(serving.has_written("ready ", kTimeoutMs)) << serving.output();
   std::vector<std::unique_ptr<spawn::Process>> trainers;
   for (int t = 0; t < kWorkers; ++t) {
@@ -336,7 +336,7 @@ TEST_F(FleetJobs, ATrainerThatIsLostEndsTheJob) {
                 "--steps",
                 "5",
                 "--silence-timeout-ms",
-                "800",
+                "3000",
                 "--reconnect-timeout-ms",
                 "500",
                 "--save-persistables",
