@@ -1,6 +1,7 @@
 #include "fleet/fleet.h"
 
 #include "fleet/job/contexts.h"
+#include "fleet/saving/worker_saver.h"
 #include "fleet/strategy/communicator_flags.h"
 #include "framework/base/errors.h"
 #include "ops/construct/builder.h"
@@ -137,11 +138,25 @@ Status Fleet::minimize(const ops::OpRegistry& registry, const Program& main, con
   return Ok();
 }
 
-Status Fleet::init_server(const ServerTableOptions& options) {
+Status Fleet::init_server(const ServerTableOptions& options, ps::ServerOptions service) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_server", true));
-  MILLRACE_ASSIGN_OR_RETURN(server_,
-                            FleetServer::create(output_->ps_desc, role_->worker_num, options));
+  ServerSetup setup;
+  setup.description = output_->ps_desc;
+  setup.workers = role_->worker_num;
+  setup.server = role_->id;
+  setup.servers = role_->server_num();
+  setup.tables = options;
+  setup.service = std::move(service);
+  MILLRACE_ASSIGN_OR_RETURN(server_, FleetServer::create(std::move(setup)));
   return Ok();
+}
+
+Status Fleet::init_server_from(const std::string& folder, const std::vector<std::string>& tables,
+                               const ServerTableOptions& options, ps::ServerOptions service) {
+  MILLRACE_RETURN_IF_ERROR(init_server(options, std::move(service)));
+  Status loaded = server_->load(folder, tables);
+  if (!loaded.ok()) server_.reset();
+  return loaded;
 }
 
 Status Fleet::run_server(ps::Transport& transport) {
@@ -171,38 +186,67 @@ WorkerSetup Fleet::worker_setup() const {
   return setup;
 }
 
-Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait) {
+Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait,
+                          const ps::ClientOptions& client) {
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
   if (worker_ != nullptr)
     return InvalidArgument("init_worker: the communicator of this worker is running already");
   if (wait != nullptr && strategy_.a_sync_configs().launch_barrier)
     MILLRACE_RETURN_IF_ERROR(wait_server_ready(role_->server_endpoints, *wait));
+  WorkerSetup setup = worker_setup();
+  setup.client = client;
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<FleetWorker> worker,
-                            FleetWorker::create(worker_setup(), std::move(transport)));
+                            FleetWorker::create(setup, std::move(transport)));
   MILLRACE_RETURN_IF_ERROR(worker->start());
   worker_ = std::move(worker);
   return Ok();
 }
 
+Status Fleet::need_worker(const char* call) const {
+  MILLRACE_RETURN_IF_ERROR(need_programs(call, false));
+  if (worker_ != nullptr) return Ok();
+  return InvalidArgument("{}: this worker does not run, call init_worker() first", call);
+}
+
 Status Fleet::step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
                    std::vector<Value>& results) {
-  MILLRACE_RETURN_IF_ERROR(need_programs("step", false));
-  if (worker_ == nullptr)
-    return InvalidArgument("step: this worker does not run, call init_worker() first");
+  MILLRACE_RETURN_IF_ERROR(need_worker("step"));
   return worker_->step(feeds, fetches, results);
 }
 
 Status Fleet::stop_worker() {
-  MILLRACE_RETURN_IF_ERROR(need_programs("stop_worker", false));
-  if (worker_ == nullptr)
-    return InvalidArgument("stop_worker: this worker does not run, call init_worker() first");
+  MILLRACE_RETURN_IF_ERROR(need_worker("stop_worker"));
   return worker_->stop();
 }
 
+Status Fleet::barrier_worker() {
+  MILLRACE_RETURN_IF_ERROR(need_worker("barrier_worker"));
+  return worker_->table_client().barrier("worker");
+}
+
+Status Fleet::wait_for_all() {
+  MILLRACE_RETURN_IF_ERROR(need_worker("wait_for_all"));
+  return worker_->wait_for_all();
+}
+
+Status Fleet::save_persistables(const FleetSaveTarget& to) {
+  MILLRACE_RETURN_IF_ERROR(need_worker("save_persistables"));
+  return save_worker_persistables(*worker_, to);
+}
+
+Status Fleet::save_inference_model(const FleetSaveTarget& to, const std::vector<std::string>& feeds,
+                                   const std::vector<std::string>& fetches) {
+  MILLRACE_RETURN_IF_ERROR(need_worker("save_inference_model"));
+  return save_worker_model(*worker_, to, *main_, feeds, fetches);
+}
+
+Status Fleet::load_model(const FleetSaveTarget& from) {
+  MILLRACE_RETURN_IF_ERROR(need_worker("load_model"));
+  return load_worker_persistables(*worker_, from);
+}
+
 Status Fleet::shrink() {
-  MILLRACE_RETURN_IF_ERROR(need_programs("shrink", false));
-  if (worker_ == nullptr)
-    return InvalidArgument("shrink: this worker does not run, call init_worker() first");
+  MILLRACE_RETURN_IF_ERROR(need_worker("shrink"));
   if (worker_->tables() == nullptr) return Ok();
   ps::TableClient& client = worker_->tables()->client();
   MILLRACE_RETURN_IF_ERROR(client.barrier("shrink"));

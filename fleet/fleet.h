@@ -11,6 +11,7 @@
 #include "fleet/roles/wait_servers.h"
 #include "fleet/runtime/fleet_server.h"
 #include "fleet/runtime/fleet_worker.h"
+#include "fleet/saving/fleet_saver.h"
 #include "framework/base/status.h"
 #include "framework/program.h"
 #include "ops/minimize/options.h"
@@ -65,7 +66,14 @@ class Fleet {
   [[nodiscard]] const FleetJob* job() const { return job_ ? &*job_ : nullptr; }
 
   /// Makes the tables. Errors: before minimize(); not a server; those of FleetServer.
-  Status init_server(const ServerTableOptions& options = {});
+  /// \param service  deadlines and the like of the server
+  Status init_server(const ServerTableOptions& options = {}, ps::ServerOptions service = {});
+  /// The same with tables that a job has saved (save_persistables()): the rows of embeddings, and,
+  /// where no names are given, the dense parameters with which workers then begin.
+  /// \param folder  as this process names it  \param tables  names of embeddings; none: all tables
+  /// Errors: those of FleetServer::load().
+  Status init_server_from(const std::string& folder, const std::vector<std::string>& tables = {},
+                          const ServerTableOptions& options = {}, ps::ServerOptions service = {});
   /// Serves until all workers have stopped. Errors: before init_server(); those of listening.
   Status run_server(ps::Transport& transport);
   /// Ends run_server(). Thread-safety: any thread, while the object lives.
@@ -75,7 +83,9 @@ class Fleet {
   /// from them, and begins to send. Errors: before minimize(); not a worker; a second call;
   /// kDistributed.
   /// \param wait  null: nobody is waited for, as where transports are not TCP
-  Status init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait = nullptr);
+  /// \param client  deadlines and the like of calls; the number of the worker is set here
+  Status init_worker(std::shared_ptr<ps::Transport> transport, const WaitOptions* wait = nullptr,
+                     const ps::ClientOptions& client = {});
   /// One step. Errors: before init_worker(); those of the program and the servers.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
@@ -84,6 +94,22 @@ class Fleet {
   /// The worker, for its scope and communicator; null before init_worker().
   [[nodiscard]] FleetWorker* worker() { return worker_.get(); }
 
+  /// Waits for all workers. Errors: before init_worker(); kDistributed at the deadline.
+  Status barrier_worker();
+  /// Ends training: FleetWorker::wait_for_all(). Errors: before init_worker(); kDistributed.
+  Status wait_for_all();
+  /// Saves what the job has trained, for load_model() and init_server_from(); the first worker
+  /// does, and the others go on. Nobody may train meanwhile (barrier_worker()). Errors: before
+  /// init_worker(); those of save_worker_persistables().
+  Status save_persistables(const FleetSaveTarget& to);
+  /// Saves the part of the program that computes the fetches, as above; the model runs without
+  /// servers. Errors: before init_worker(); those of save_worker_model().
+  Status save_inference_model(const FleetSaveTarget& to, const std::vector<std::string>& feeds,
+                              const std::vector<std::string>& fetches);
+  /// Takes up what save_persistables() has written; all workers call it. Errors: before
+  /// init_worker(); those of load_worker_persistables().
+  Status load_model(const FleetSaveTarget& from);
+
   /// Ends a day of all sparse tables: the first worker asks for it, between two barriers of all.
   /// Tables of the original ignore the threshold, and so do ours. Errors: before init_worker().
   Status shrink();
@@ -91,6 +117,7 @@ class Fleet {
  private:
   Status need_role(const char* call) const;
   Status need_programs(const char* call, bool server) const;
+  Status need_worker(const char* call) const;
   [[nodiscard]] JobSpec job_spec() const;
   [[nodiscard]] WorkerSetup worker_setup() const;
 

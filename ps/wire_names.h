@@ -15,6 +15,15 @@ inline constexpr const char* kSetValues = "set";
 inline constexpr const char* kCountedPull = "count";
 inline constexpr const char* kQuietPull = "infer";
 
+/// Request::text of a checkpoint request: the typed table `number` is saved to the folder that item
+/// 0 names, in the mode that item 1 names, in place of what is there if there is an item kReplaces;
+/// it is loaded from there; nothing is done, and the reply's number says how many tables were
+/// loaded since the server began.
+inline constexpr const char* kSaveTable = "@SAVE_TABLE@";
+inline constexpr const char* kLoadTable = "@LOAD_TABLE@";
+inline constexpr const char* kCountLoaded = "@COUNT_LOADED@";
+inline constexpr const char* kReplaces = "replace";
+
 /// Request::number of a hello: the trainer has fetched what it needs for its step. Its text is the
 /// number of the trainer's send barriers that have been answered.
 inline constexpr int kHasFetched = 1;

@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "proto/fleet_desc.pb.h"
 #include "ps/table/dense_table.h"
+#include "ps/table/sparse_geo_table.h"
 
 namespace millrace::fleet {
 namespace {
@@ -75,7 +76,23 @@ StatusOr<ps::AccessorOptions> accessor_of(const desc::TableAccessorParameter& fr
   return accessor;
 }
 
+constexpr const char* kGeoTable = "MemorySparseGeoTable";
+
+// Workers train by themselves; the table adds their deltas, and the first worker says how rows
+// begin.
+StatusOr<ps::SparseTableOptions> geo_options(const desc::TableParameter& from) {
+  ps::SparseTableOptions options;
+  options.table_id = static_cast<int>(from.table_id());
+  options.name = from.common().table_name();
+  MILLRACE_ASSIGN_OR_RETURN(options.accessor.kind,
+                            ps::parse_accessor(from.accessor().accessor_class()));
+  options.accessor.embedx_dim = static_cast<int>(from.accessor().embedx_dim());
+  options.accessor.fea_dim = options.accessor.embedx_dim;
+  return options;
+}
+
 StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from) {
+  if (from.table_class() == kGeoTable) return geo_options(from);
   if (from.table_class() != "MemorySparseTable" && from.table_class() != "SSDSparseTable")
     return Unimplemented("sparse table {} of class '{}'", from.table_id(), from.table_class());
   ps::SparseTableOptions options;
@@ -144,6 +161,13 @@ Status add_table_described_tables(const desc::TableParameter& from,
   }
   MILLRACE_ASSIGN_OR_RETURN(ps::SparseTableOptions sparse, sparse_options(from));
   sparse.seed = options.seed;
+  if (from.table_class() == kGeoTable) {
+    const int id = sparse.table_id;
+    MILLRACE_ASSIGN_OR_RETURN(
+        std::unique_ptr<ps::Table> table,
+        ps::SparseGeoTable::create(std::move(sparse), from.common().trainer_num()));
+    return handler.add(id, std::move(table));
+  }
   if (from.table_class() == "SSDSparseTable") {
     if (options.disk_path.empty())
       return InvalidArgument("table {} of class SSDSparseTable needs a folder", from.table_id());

@@ -1,39 +1,201 @@
 #include "fleet/runtime/fleet_server.h"
 
-namespace millrace::fleet {
+#include <algorithm>
+#include <filesystem>
+#include <utility>
 
-StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(const std::string& description,
-                                                           int workers,
-                                                           const ServerTableOptions& options) {
-  MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::TableHandler> tables,
-                            make_described_tables(description, options));
-  return std::unique_ptr<FleetServer>(new FleetServer(std::move(tables), workers));
+#include <fmt/ranges.h>
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/base/errors.h"
+#include "framework/base/file.h"
+#include "io/params_manifest.h"
+#include "io/paths.h"
+#include "ps/saving/saved_parts.h"
+#include "ps/table/dense_table.h"
+#include "ps/table/sparse_geo_table.h"
+#include "ps/table/table_files.h"
+#include "ps/table/table_handler.h"
+#include "ps/wire_names.h"
+
+namespace millrace::fleet {
+namespace {
+
+constexpr int64_t kMaxManifestBytes = int64_t{1} << 30;
+
+// The programs of these servers are empty, but what serves is told by an op. Nothing waits for a
+// step of vars; barriers of tables make steps where there are some.
+std::unique_ptr<Program> serving_program(const ServerSetup& setup) {
+  constexpr int32_t kAsync = 1;
+  auto program = Program::create();
+  const Block& nothing = program->add_block(0);
+  Op& op = program->root().append_op("listen_and_serv");
+  op.set_attr("optimize_blocks", AttrValue::of_blocks({nothing.index()}));
+  op.set_int("Fanin", setup.workers);
+  op.set_int("pserver_id", setup.server);
+  op.set_int("distributed_mode", kAsync);
+  return program;
 }
 
-Status FleetServer::handle(const ps::Request& request, ps::Deadline deadline,
-                           ps::ReplySink& reply) {
-  MILLRACE_RETURN_IF_ERROR(tables_->handle(request, deadline, reply));
-  if (request.method != ps::Method::kComplete) return Ok();
-  const std::lock_guard lock(mutex_);
-  completed_.insert(request.caller.trainer);
-  changed_.notify_all();
+}  // namespace
+
+StatusOr<std::unique_ptr<FleetServer>> FleetServer::create(ServerSetup setup) {
+  if (!setup.service.snapshot_root.empty()) {
+    return Unimplemented("snapshots by servers of fleet jobs")
+        .with_hint("the first worker saves their tables: --save-params, fleet.save_persistables()");
+  }
+  std::unique_ptr<FleetServer> server(new FleetServer());
+  MILLRACE_ASSIGN_OR_RETURN(server->tables_,
+                            make_described_tables(setup.description, setup.tables));
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<ps::TypedTable> sparse,
+                            described_sparse_tables(setup.description, {}));
+  for (const ps::TypedTable& table : sparse) server->sparse_[table.options.table_id] = table;
+  server->tables_->answer_files(
+      [own = server.get()](const ps::Request& request, bool repeat, ps::ReplySink& reply) {
+        return own->answer_files(request, repeat, reply);
+      });
+  setup.service.tables = server->tables_.get();
+  server->runtime_ = executor::make_runtime(setup.service.files_root);
+  server->program_ = serving_program(setup);
+  server->setup_ = std::move(setup);
+  return server;
+}
+
+ps::TableShare FleetServer::share_of(int id) const {
+  const auto sparse = sparse_.find(id);
+  return {setup_.server, setup_.servers, sparse == sparse_.end() ? 1 : sparse->second.shard_num};
+}
+
+Status FleetServer::save_table(int id, const std::string& folder, int mode, Replace replace) {
+  ps::Table* const table = tables_->find(id);
+  if (auto* const sparse = dynamic_cast<ps::SparseTable*>(table))
+    return ps::save_table(*sparse, folder, share_of(id), mode, replace);
+  if (auto* const dense = dynamic_cast<ps::DenseTable*>(table))
+    return ps::save_table(*dense, folder, share_of(id), replace);
+  return NotFound("this server has no table {}", id);
+}
+
+// A crash may have left parts of two saves side by side, each of which is good by itself.
+Status FleetServer::check_manifest(int id, const std::string& folder) const {
+  const std::string path = io::params_manifest_path(folder);
+  if (!std::filesystem::exists(path)) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxManifestBytes));
+  StatusOr<io::ParamsManifest> manifest = io::parse_params_manifest(text);
+  if (!manifest.ok()) return std::move(manifest).status().in_file(path);
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<std::string> parts,
+                            ps::table_parts(folder, id, share_of(id)));
+  for (const std::string& part : parts) {
+    // names in it are those below the folder that a server was allowed
+    const std::string tail = "/" + std::filesystem::relative(part, folder).string();
+    for (const io::ParamsManifest::TablePart& listed : manifest->tables) {
+      if (!llvm::StringRef("/" + listed.file).endswith(tail)) continue;
+      MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest::File found, io::file_facts(part, tail));
+      if (found.size == listed.size && found.checksum == listed.checksum) continue;
+      return InvalidData("expected {} bytes with checksum {} by {}, found {} with {}", listed.size,
+                         listed.checksum.text(), path, found.size, found.checksum.text())
+          .in_file(part);
+    }
+  }
+  return Ok();
+}
+
+Status FleetServer::load_table(int id, const std::string& folder) {
+  MILLRACE_RETURN_IF_ERROR(check_manifest(id, folder));
+  ps::Table* const table = tables_->find(id);
+  if (auto* const sparse = dynamic_cast<ps::SparseTable*>(table))
+    return ps::load_table(*sparse, folder, share_of(id));
+  auto* const dense = dynamic_cast<ps::DenseTable*>(table);
+  if (dense == nullptr) return NotFound("this server has no table {}", id);
+  MILLRACE_RETURN_IF_ERROR(ps::load_table(*dense, folder, share_of(id)));
+  ++loaded_;
+  return Ok();
+}
+
+Status FleetServer::load(const std::string& folder, const std::vector<std::string>& tables) {
+  if (!std::filesystem::is_directory(folder))
+    return NotFound("there is no folder of tables").in_file(folder);
+  std::vector<int> ids = tables.empty() ? tables_->ids() : std::vector<int>();
+  for (const std::string& name : tables) {
+    const auto found = std::ranges::find_if(
+        sparse_, [&](const auto& table) { return table.second.param == name; });
+    if (found != sparse_.end()) {
+      ids.push_back(found->first);
+      continue;
+    }
+    std::vector<std::string> known;
+    for (const auto& [id, table] : sparse_) known.push_back(table.param);
+    return InvalidArgument("'{}' is no sparse table of the job, which has [{}]", name,
+                           fmt::join(known, ", "));
+  }
+  for (const int id : ids) MILLRACE_RETURN_IF_ERROR(load_table(id, folder));
+  return Ok();
+}
+
+// Requests of workers name folders below the one that was allowed.
+Status FleetServer::answer_files(const ps::Request& request, bool repeat, ps::ReplySink& reply) {
+  if (request.text == ps::kCountLoaded) {
+    reply.set_number(loaded_);
+    return Ok();
+  }
+  const bool saves = request.text == ps::kSaveTable;
+  const auto id = static_cast<int>(request.number);
+  if (request.items.empty()) return InvalidArgument("the call names no folder for table {}", id);
+  const std::string& root = setup_.service.files_root;
+  if (root.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  fmt::format("table {} is to be {}, but no folder was allowed", id,
+                              saves ? "saved" : "loaded"))
+        .with_hint("pserver --allow-dir DIR lets it use files below a folder");
+  }
+  const std::string& name = request.items.front().name;
+  if (!saves) {
+    // trainers would take the rows for changes that others have made
+    if (dynamic_cast<ps::SparseGeoTable*>(tables_->find(id)) != nullptr)
+      return Unimplemented("loading geo table {} while the job runs", id);
+    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
+    return repeat ? Ok() : load_table(id, folder);
+  }
+  int mode = 0;
+  if (request.items.size() < 2 || llvm::StringRef(request.items[1].name).getAsInteger(10, mode))
+    return InvalidArgument("the call does not say in which mode table {} is saved", id);
+  const bool replaces = request.items.size() > 2 && request.items[2].name == ps::kReplaces;
+  const std::string file = ps::table_file(name, id, setup_.server);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::make_path_below(root, file));
+  // a repeat is told what the first call has written
+  if (!repeat) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string folder, io::path_below(root, name));
+    MILLRACE_RETURN_IF_ERROR(save_table(id, folder, mode, replaces ? Replace::kYes : Replace::kNo));
+  }
+  MILLRACE_ASSIGN_OR_RETURN(std::string written, ps::saved_part_text(path, file));
+  reply.set_text(std::move(written));
   return Ok();
 }
 
 Status FleetServer::serve(ps::Transport& transport, const std::string& endpoint,
                           const std::function<void(const std::string&)>& on_ready) {
+  Op& op = *program_->root().op_vector().front();
+  op.set_string("endpoint", endpoint);  // for messages
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::Service> service,
+                            ps::Service::create(*runtime_, op, scope_, setup_.service));
+  if (metrics_ != nullptr) service->publish_to(*metrics_);
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::Listener> listener,
-                            transport.listen(endpoint, *this));
+                            transport.listen(endpoint, *service));
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = service.get();
+    if (stopped_) service->stop();
+  }
   if (on_ready) on_ready(listener->endpoint());
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopped_ || completed_.size() >= workers_; });
-  return Ok();
+  Status status = service->serve();
+  const std::lock_guard lock(mutex_);
+  running_ = nullptr;
+  return status;
 }
 
 void FleetServer::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
-  changed_.notify_all();
+  if (running_ != nullptr) running_->stop();
 }
 
 }  // namespace millrace::fleet

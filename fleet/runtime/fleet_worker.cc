@@ -1,5 +1,8 @@
 #include "fleet/runtime/fleet_worker.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "executor/runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
@@ -60,7 +63,8 @@ ps::CommContexts dense_sends(const ps::CommContexts& all) {
   return dense;
 }
 
-Status declare_dims(const Program& main, const WorkerSetup& setup, ps::TableSender& sender) {
+Status declare_dims(const Program& main, const WorkerSetup& setup,
+                    const std::vector<std::string>& embeddings, ps::TableSender& sender) {
   const auto declare = [&](const std::string& name) -> Status {
     const Var* const var = main.root().find_var(name);
     if (var == nullptr) return InvalidProgram("the program does not declare '{}'", name);
@@ -70,7 +74,24 @@ Status declare_dims(const Program& main, const WorkerSetup& setup, ps::TableSend
   for (const auto& [id, names] : setup.dense_tables) {
     for (const std::string& name : names) MILLRACE_RETURN_IF_ERROR(declare(name));
   }
+  for (const std::string& name : embeddings) MILLRACE_RETURN_IF_ERROR(declare(name));
   return Ok();
+}
+
+// Parameters travel both ways, as they are and as differences.
+ps::CommContexts geo_sends(const ps::CommContexts& receive) {
+  ps::CommContexts send;
+  for (const auto& [name, context] : receive) send[name] = ps::delta_context(context);
+  return send;
+}
+
+// An embedding that workers hold whole.
+ps::CommContext embedding_context(const std::string& param, int table_id) {
+  ps::CommContext context;
+  context.var_name = param;
+  context.table_id = table_id;
+  context.is_sparse = true;
+  return context;
 }
 
 }  // namespace
@@ -79,18 +100,19 @@ FleetWorker::~FleetWorker() = default;
 
 StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
     const WorkerSetup& setup, std::shared_ptr<ps::Transport> transport) {
-  if (setup.mode == ps::CommMode::kGeo)
-    return Unimplemented("running geo jobs of the fleet API; their programs can be written");
   std::unique_ptr<FleetWorker> worker(new FleetWorker());
   worker->mode_ = setup.mode;
   worker->servers_ = setup.servers;
+  worker->log_ = setup.log;
   ps::ClientOptions options = setup.client;
   options.trainer = setup.worker;
   worker->client_ = std::make_shared<ps::Client>(std::move(transport), options);
   worker->link_ = std::make_shared<ps::TrainerLink>(worker->client_);
   worker->main_ = setup.main->clone();
-  MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+  if (setup.mode != ps::CommMode::kGeo)
+    MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
   MILLRACE_RETURN_IF_ERROR(worker->make_tables(setup));
+  if (setup.mode == ps::CommMode::kGeo) worker->take_sends(setup);
   MILLRACE_RETURN_IF_ERROR(worker->make_communicator(setup));
   MILLRACE_RETURN_IF_ERROR(worker->prepare(setup));
   return worker;
@@ -107,20 +129,39 @@ Status FleetWorker::make_tables(const WorkerSetup& setup) {
   return Ok();
 }
 
+// The sends of a geo program only tell which rows were looked up.
+void FleetWorker::take_sends(const WorkerSetup& setup) {
+  Block& block = main_->root();
+  for (Op* const op : block.op_vector()) {
+    if (op->type() == "send") block.erase(*op);
+  }
+  if (tables_ == nullptr) return;
+  for (const auto& [name, context] : setup.send) {
+    const auto found = tables_->all().find(context.table_id);
+    if (context.is_sparse && found != tables_->all().end())
+      tellers_.push_back({found->second.table.param, context.vars().front()});
+  }
+}
+
 Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   std::map<int, ps::SparseLayout> layouts;
   if (tables_ != nullptr) {
     for (const auto& [id, entry] : tables_->all()) layouts[id] = entry.layout;
   }
-  auto sender = std::make_shared<ps::TableSender>(
-      std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers)),
-      std::move(layouts));
-  MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, *sender));
+  table_client_ =
+      std::make_shared<ps::TableClient>(std::make_shared<ps::ClientCaller>(client_, setup.servers));
+  dense_tables_ = setup.dense_tables;
+  auto sender = std::make_shared<ps::TableSender>(table_client_, std::move(layouts));
+  std::vector<std::string> embeddings;  // that the worker holds
+  for (const RowTeller& teller : tellers_) embeddings.push_back(teller.param);
+  MILLRACE_RETURN_IF_ERROR(declare_dims(*main_, setup, embeddings, *sender));
   ps::Remarks remarks;
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
       ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
   options.trainers = setup.workers;
+  options.rpc_deadline_ms = static_cast<int>(
+      std::min<int64_t>(setup.client.deadline.count(), std::numeric_limits<int>::max()));
   options.trainer_id = setup.worker;
   options.pserver_endpoints = setup.servers;
   MILLRACE_ASSIGN_OR_RETURN(communicator_,
@@ -130,7 +171,13 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
     ps::CommContext context = ps::dense_table_context(id, names);
     receive[context.var_name] = std::move(context);
   }
-  MILLRACE_RETURN_IF_ERROR(communicator_->init_with_ctx(dense_sends(setup.send), receive));
+  if (setup.mode == ps::CommMode::kGeo && tables_ != nullptr) {
+    for (const auto& [id, entry] : tables_->all())
+      receive[entry.table.param] = embedding_context(entry.table.param, id);
+  }
+  ps::CommContexts send =
+      setup.mode == ps::CommMode::kGeo ? geo_sends(receive) : dense_sends(setup.send);
+  MILLRACE_RETURN_IF_ERROR(communicator_->init_with_ctx(std::move(send), std::move(receive)));
   link_->set_communicator(communicator_.get());
   return Ok();
 }
@@ -147,17 +194,66 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
 }
 
 Status FleetWorker::start() {
-  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, {}));
-  MILLRACE_RETURN_IF_ERROR(communicator_->init_params(scope_));
+  MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, log_));
+  MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);
+}
+
+Status FleetWorker::init_params() {
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int64_t> loaded, table_client_->count_loaded());
+  const auto have = std::count_if(loaded.begin(), loaded.end(), [](int64_t n) { return n > 0; });
+  if (have == 0) return communicator_->init_params(scope_);
+  if (static_cast<size_t>(have) != loaded.size())
+    return Status(StatusCode::kDistributed,
+                  fmt::format("{} of {} servers have loaded dense parameters", have, loaded.size()))
+        .with_hint("all servers of a job load the same folder, or none does");
+  MILLRACE_RETURN_IF_ERROR(table_client_->barrier("init"));
+  for (const RowTeller& teller : tellers_) {
+    const int id = communicator_->receive_contexts().at(teller.param).table_id;
+    MILLRACE_RETURN_IF_ERROR(communicator_->pull_dense(scope_, id));
+  }
+  return communicator_->recv(scope_);
 }
 
 Status FleetWorker::step(const executor::NamedValues& feeds,
                          const std::vector<std::string>& fetches, std::vector<Value>& results) {
   client_->set_step(step_++);
-  MILLRACE_RETURN_IF_ERROR(prepared_->run(feeds, fetches, results));
-  if (mode_ != ps::CommMode::kAsync) MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
-  return communicator_->finish_step(scope_);
+  using Clock = std::chrono::steady_clock;
+  std::vector<std::string> wanted = fetches;
+  for (const RowTeller& teller : tellers_) wanted.push_back(teller.grad);
+  results.resize(wanted.size());
+  MILLRACE_RETURN_IF_ERROR(prepared_->run(feeds, wanted, results));
+  const auto ran = Clock::now();
+  MILLRACE_RETURN_IF_ERROR(record_rows(llvm::ArrayRef<Value>(results).drop_front(fetches.size())));
+  results.resize(fetches.size());
+  if (mode_ == ps::CommMode::kSync || mode_ == ps::CommMode::kHalfAsync)
+    MILLRACE_RETURN_IF_ERROR(communicator_->barrier());
+  MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
+  waited_ += std::chrono::duration<double>(Clock::now() - ran).count();
+  return Ok();
+}
+
+Status FleetWorker::record_rows(llvm::ArrayRef<Value> grads) {
+  for (size_t i = 0; i < tellers_.size(); ++i) {
+    const auto* const grad = grads[i].get_if<SelectedRows>();
+    if (grad == nullptr)
+      return Status(StatusCode::kExecution,
+                    fmt::format("the gradient '{}' is {}, expected selected rows", tellers_[i].grad,
+                                describe(grads[i])));
+    Value ids;
+    auto& tensor = ids.as<Tensor>();
+    MILLRACE_RETURN_IF_ERROR(
+        tensor.resize(DType::kInt64, {static_cast<int64_t>(grad->rows.size())}));
+    std::copy(grad->rows.begin(), grad->rows.end(), tensor.data<int64_t>());
+    MILLRACE_RETURN_IF_ERROR(communicator_->send(tellers_[i].param, std::move(ids)));
+  }
+  return Ok();
+}
+
+Status FleetWorker::wait_for_all() {
+  MILLRACE_RETURN_IF_ERROR(communicator_->stop());
+  MILLRACE_RETURN_IF_ERROR(client_->complete(true));
+  return communicator_->recv(scope_);
 }
 
 Status FleetWorker::stop() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -30,6 +31,8 @@ struct WorkerSetup {
   std::map<std::string, std::string> communicator;           ///< communicator_flags()
   executor::ExecutorOptions executor;
   ps::ClientOptions client;  ///< the number of the worker is set here
+  /// Receives lines about servers that have not come yet; may be empty.
+  std::function<void(const std::string&)> log;
 };
 
 /// A worker of a fleet job: it looks rows up on the servers, sends gradients, and gets parameters
@@ -39,7 +42,7 @@ struct WorkerSetup {
 class FleetWorker {
  public:
   /// Runs the startup program and compiles the main one; no server is needed yet.
-  /// Errors: kUnimplemented for geo; those of the programs.
+  /// Errors: those of the programs.
   static StatusOr<std::unique_ptr<FleetWorker>> create(const WorkerSetup& setup,
                                                        std::shared_ptr<ps::Transport> transport);
   FleetWorker(const FleetWorker&) = delete;
@@ -47,33 +50,67 @@ class FleetWorker {
   ~FleetWorker();
 
   /// Gives the servers the first worker's parameters, which the others receive, and begins to
-  /// send. Errors: kDistributed for servers or workers that do not come by the deadline.
+  /// send. Where servers have loaded dense parameters all workers receive those. Errors:
+  /// kDistributed for servers or workers that do not come by the deadline.
   Status start();
-  /// One step of the main program.
+  /// One step of the main program. In geo the worker trains by itself, and after every k-th step
+  /// differences go to the servers and what others changed comes back.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
               std::vector<Value>& results);
+  /// Sends what waits (geo: what the steps since the last push changed stays here) and waits until
+  /// all workers have done so, then receives the last parameters.
+  /// No steps come behind it, but tables can be read. Errors: kDistributed at the deadline.
+  Status wait_for_all();
   /// Sends what waits, receives the last parameters and tells the servers that this worker is done.
   Status stop();
+  /// Is told of the ops of later steps; null: nobody is.
+  void observe(executor::StepObserver* observer) { prepared_->observe(observer); }
+  /// Seconds that steps have waited for the other workers and for parameters.
+  [[nodiscard]] double waited_seconds() const { return waited_; }
   [[nodiscard]] Scope& scope() { return scope_; }
   [[nodiscard]] ps::Communicator& communicator() { return *communicator_; }
+  /// Null: there are no sparse tables.
   [[nodiscard]] ps::TrainerTables* tables() { return tables_.get(); }
+  /// Calls to the servers about their tables.
+  [[nodiscard]] ps::TableClient& table_client() { return *table_client_; }
+  [[nodiscard]] const Program& program() const { return *main_; }
+  [[nodiscard]] const std::vector<std::string>& servers() const { return servers_; }
+  /// Parameters of each dense table, by table.
+  [[nodiscard]] const std::map<int32_t, std::vector<std::string>>& dense_tables() const {
+    return dense_tables_;
+  }
+  [[nodiscard]] ps::CommMode mode() const { return mode_; }
+  [[nodiscard]] int index() const { return client_->options().trainer; }
 
  private:
   FleetWorker() = default;
   Status make_tables(const WorkerSetup& setup);
   Status make_communicator(const WorkerSetup& setup);
   Status prepare(const WorkerSetup& setup);
+  Status init_params();
+  void take_sends(const WorkerSetup& setup);
+  Status record_rows(llvm::ArrayRef<Value> grads);
 
   ps::CommMode mode_ = ps::CommMode::kAsync;
   std::vector<std::string> servers_;
+  std::function<void(const std::string&)> log_;
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerLink> link_;
+  std::shared_ptr<ps::TableClient> table_client_;
   std::shared_ptr<ps::TrainerTables> tables_;  ///< null: there are no sparse tables
+  std::map<int32_t, std::vector<std::string>> dense_tables_;
   std::unique_ptr<Program> main_;
   Scope scope_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
   int64_t step_ = 0;
+  double waited_ = 0;
+  /// Geo: the gradient that tells which rows of an embedding a step has looked up.
+  struct RowTeller {
+    std::string param;
+    std::string grad;
+  };
+  std::vector<RowTeller> tellers_;
 };
 
 }  // namespace millrace::fleet

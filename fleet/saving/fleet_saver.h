@@ -30,8 +30,8 @@ using SavingExecutor = std::variant<const executor::Executor*, const executor::P
 /// is refused, as the original refuses a CompiledProgram.
 using SavedProgram = std::variant<std::monostate, const Program*, const executor::PreparedProgram*>;
 
-/// What a fleet object holds of its job.
-struct FleetJob {
+/// What a fleet object holds of the job that it saves.
+struct SavedJob {
   FleetClass form = FleetClass::kRuntime;
   ps::SavingTrainer trainer;  ///< with the trainer program, its values and the link to the servers
   const Program* origin = nullptr;  ///< before it was transpiled
@@ -53,7 +53,7 @@ struct FleetSaveTarget {
 class FleetSaver {
  public:
   /// \param job  must outlive the object
-  explicit FleetSaver(const FleetJob& job) : job_(job) {}
+  explicit FleetSaver(const SavedJob& job) : job_(job) {}
 
   /// Every persistable var of a program: from the servers what these have, each in one file however
   /// it is cut, with the state of its optimizer; the rest from the trainer.
@@ -78,7 +78,7 @@ class FleetSaver {
   [[nodiscard]] Status save_by_contexts(const FleetSaveTarget& target,
                                         const Program& program) const;
 
-  const FleetJob& job_;
+  const SavedJob& job_;
 };
 
 }  // namespace millrace::fleet

@@ -255,8 +255,9 @@ Status Communicator::Impl::adopt(Scope& scope) {
 Status Communicator::Impl::push_deltas(Scope& scope) {
   ++pushes_;
   for (size_t param = 0; param < geo_->count(); ++param) {
-    MILLRACE_ASSIGN_OR_RETURN(Value delta, geo_->take_delta(param, scope));
-    MILLRACE_RETURN_IF_ERROR(lanes_->push(param, 0, nullptr, &delta));
+    MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> deltas, geo_->take_delta(param, scope));
+    for (size_t var = 0; var < deltas.size(); ++var)
+      MILLRACE_RETURN_IF_ERROR(lanes_->push(param, var, nullptr, &deltas[var]));
   }
   return Ok();
 }

@@ -72,14 +72,53 @@ Status misfit_geo(const std::string& var, const Value& answer, const Tensor& liv
                                               describe(live), describe(answer))};
 }
 
+Status check_form(const std::string& var, const Value& answer, const Tensor& live) {
+  const auto* const dense = answer.get_if<Tensor>();
+  const auto* const rows = answer.get_if<SelectedRows>();
+  if (rows != nullptr && rows->rows.empty()) return Ok();
+  const Tensor& given = dense != nullptr ? *dense : rows->value;
+  const bool fits = given.dtype() == live.dtype() &&
+                    (dense != nullptr ? given.dims() == live.dims()
+                                      : kernels::row_width(given) == kernels::row_width(live));
+  return fits ? Ok() : misfit_geo(var, answer, live);
+}
+
+// What the servers have, or of a table those of its rows that came.
+Status take_over(const std::string& var, const Value& answer, Tensor& live, Tensor& old) {
+  const auto* const dense = answer.get_if<Tensor>();
+  const auto* const rows = answer.get_if<SelectedRows>();
+  const int64_t width = kernels::row_width(live);
+  Status status;
+  with_type(live.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    if (dense != nullptr) {
+      catch_up(dense->data<T>(), live.data<T>(), old.data<T>(), live.numel());
+      return;
+    }
+    for (size_t i = 0; i < rows->rows.size(); ++i) {
+      const int64_t row = rows->rows[i];
+      if (row < 0 || row >= live.dim(0)) {
+        status = {
+            StatusCode::kExecution,
+            fmt::format("the servers sent row {} of '{}', which has {}", row, var, live.dim(0))};
+        return;
+      }
+      catch_up(rows->value.data<T>() + static_cast<int64_t>(i) * width,
+               live.data<T>() + row * width, old.data<T>() + row * width, width);
+    }
+  });
+  return status;
+}
+
 }  // namespace
 
 Geo::Geo(const CommContexts& receive, int trainers, Sender& sender)
     : trainers_(trainers), sender_(sender) {
   for (const auto& [name, context] : receive) {
-    index_.emplace(context.vars().front(), params_.size());
     Param param;
     param.context = &context;
+    param.vars = context.vars();
+    for (const std::string& var : param.vars) index_.emplace(var, params_.size());
     param.touched.resize(std::max<size_t>(1, context.split_endpoints.size()));
     params_.push_back(std::move(param));
   }
@@ -90,8 +129,7 @@ int64_t Geo::find(std::string_view var) const {
   return found == index_.end() ? -1 : static_cast<int64_t>(found->second);
 }
 
-StatusOr<Tensor*> Geo::find_live(const Param& param, Scope& scope) {
-  const std::string var = param.context->vars().front();
+StatusOr<Tensor*> Geo::find_live(const std::string& var, Scope& scope) {
   Value* const value = scope.find(var);
   Tensor* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
   if (tensor == nullptr || !tensor->initialized()) return NotFound("'{}' has no value", var);
@@ -102,8 +140,11 @@ StatusOr<Tensor*> Geo::find_live(const Param& param, Scope& scope) {
 
 Status Geo::begin(Scope& scope) {
   for (Param& param : params_) {
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
-    MILLRACE_RETURN_IF_ERROR(param.old.copy_from(*live));
+    param.old.resize(param.vars.size());
+    for (size_t i = 0; i < param.vars.size(); ++i) {
+      MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param.vars[i], scope));
+      MILLRACE_RETURN_IF_ERROR(param.old[i].copy_from(*live));
+    }
     for (auto& rows : param.touched) rows.clear();
     param.on_way.clear();
     param.answers.clear();
@@ -129,7 +170,8 @@ Status Geo::record(size_t index, const Value& ids) {
   if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kInt64)
     return {StatusCode::kExecution, fmt::format("ids of '{}' are {}, expected i64",
                                                 param.context->var_name, describe(ids))};
-  const int64_t height = param.old.rank() > 0 ? param.old.dim(0) : 0;
+  const Tensor& old = param.old.front();
+  const int64_t height = old.rank() > 0 ? old.dim(0) : 0;
   for (const int64_t id : tensor->values<int64_t>()) {
     if (id < 0) continue;
     if (id >= height)
@@ -152,44 +194,57 @@ std::vector<int64_t> Geo::take_rows(Param& param) {
   return all;
 }
 
-StatusOr<Value> Geo::take_delta(size_t index, Scope& scope) {
-  Param& param = params_[index];
-  MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
-  if (live->dtype() != param.old.dtype() || live->dims() != param.old.dims())
-    return Status(StatusCode::kExecution,
-                  fmt::format("'{}' was {}, but is {} now", param.context->var_name,
-                              describe(param.old), describe(*live)));
+StatusOr<Value> Geo::take_rows_of(Param& param, const Tensor& live) {
   Value delta;
-  if (param.context->is_sparse) {
-    std::vector<int64_t> touched = take_rows(param);
-    auto& rows = delta.as<SelectedRows>();
-    rows.height = live->dim(0);
-    rows.rows = std::move(touched);
-    Dims dims(live->dims().begin(), live->dims().end());
-    dims[0] = static_cast<int64_t>(rows.rows.size());
-    MILLRACE_RETURN_IF_ERROR(rows.value.resize(live->dtype(), dims));
-    const int64_t width = kernels::row_width(*live);
-    with_type(live->dtype(), [&](auto* type) {
-      using T = std::remove_pointer_t<decltype(type)>;
-      for (size_t i = 0; i < rows.rows.size(); ++i)
-        difference(live->data<T>() + rows.rows[i] * width,
-                   param.old.data<T>() + rows.rows[i] * width,
-                   rows.value.data<T>() + static_cast<int64_t>(i) * width, width, trainers_);
-    });
-  } else {
-    auto& dense = delta.as<Tensor>();
+  std::vector<int64_t> touched = take_rows(param);
+  auto& rows = delta.as<SelectedRows>();
+  rows.height = live.dim(0);
+  rows.rows = std::move(touched);
+  Dims dims(live.dims().begin(), live.dims().end());
+  dims[0] = static_cast<int64_t>(rows.rows.size());
+  MILLRACE_RETURN_IF_ERROR(rows.value.resize(live.dtype(), dims));
+  const int64_t width = kernels::row_width(live);
+  with_type(live.dtype(), [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    for (size_t i = 0; i < rows.rows.size(); ++i)
+      difference(live.data<T>() + rows.rows[i] * width,
+                 param.old.front().data<T>() + rows.rows[i] * width,
+                 rows.value.data<T>() + static_cast<int64_t>(i) * width, width, trainers_);
+  });
+  return delta;
+}
+
+StatusOr<std::vector<Value>> Geo::take_delta(size_t index, Scope& scope) {
+  Param& param = params_[index];
+  std::vector<Value> deltas;
+  for (size_t i = 0; i < param.vars.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param.vars[i], scope));
+    Tensor& old = param.old[i];
+    if (live->dtype() != old.dtype() || live->dims() != old.dims())
+      return Status(StatusCode::kExecution, fmt::format("'{}' was {}, but is {} now", param.vars[i],
+                                                        describe(old), describe(*live)));
+    if (param.context->is_sparse) {
+      MILLRACE_ASSIGN_OR_RETURN(Value rows, take_rows_of(param, *live));
+      deltas.push_back(std::move(rows));
+      continue;
+    }
+    auto& dense = deltas.emplace_back().as<Tensor>();
     MILLRACE_RETURN_IF_ERROR(dense.resize(live->dtype(), live->dims()));
     with_type(live->dtype(), [&](auto* type) {
       using T = std::remove_pointer_t<decltype(type)>;
-      difference(live->data<T>(), param.old.data<T>(), dense.data<T>(), live->numel(), trainers_);
+      difference(live->data<T>(), old.data<T>(), dense.data<T>(), live->numel(), trainers_);
     });
   }
   ++param.taken;
   if (param.applied + 1 < param.taken) {  // an answer without this one may come
-    MILLRACE_ASSIGN_OR_RETURN(Value copy, clone(delta));
-    param.on_way.push_back({param.taken, std::move(copy)});
+    Answer& sent = param.on_way.emplace_back();
+    sent.deltas = param.taken;
+    for (const Value& delta : deltas) {
+      MILLRACE_ASSIGN_OR_RETURN(Value copy, clone(delta));
+      sent.values.push_back(std::move(copy));
+    }
   }
-  return delta;
+  return deltas;
 }
 
 Status Geo::exchange(size_t index, const CommContext& send, std::span<Value> delta,
@@ -200,11 +255,12 @@ Status Geo::exchange(size_t index, const CommContext& send, std::span<Value> del
     MILLRACE_RETURN_IF_ERROR(sender_.send(send, delta, deadline));
   Answer answer;
   answer.deltas = ++param.sent;
+  answer.values.resize(param.vars.size());
   if (param.context->is_sparse) {
-    MILLRACE_RETURN_IF_ERROR(
-        sender_.receive_changed(*param.context, answer.value.as<SelectedRows>(), deadline));
+    MILLRACE_RETURN_IF_ERROR(sender_.receive_changed(
+        *param.context, answer.values.front().as<SelectedRows>(), deadline));
   } else {
-    MILLRACE_RETURN_IF_ERROR(sender_.receive(*param.context, {&answer.value, 1}, deadline));
+    MILLRACE_RETURN_IF_ERROR(sender_.receive(*param.context, answer.values, deadline));
   }
   const std::lock_guard lock(mutex_);
   // Of a dense parameter only the newest values matter.
@@ -221,46 +277,22 @@ Status Geo::apply(Scope& scope) {
       answers.swap(param.answers);
     }
     if (answers.empty()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param, scope));
-    for (Answer& answer : answers) MILLRACE_RETURN_IF_ERROR(apply_answer(param, answer, *live));
+    for (Answer& answer : answers) MILLRACE_RETURN_IF_ERROR(apply_answer(param, answer, scope));
   }
   return Ok();
 }
 
-Status Geo::apply_answer(Param& param, Answer& answer, Tensor& live) {
-  const auto* const dense = answer.value.get_if<Tensor>();
-  const auto* const rows = answer.value.get_if<SelectedRows>();
-  const int64_t width = kernels::row_width(live);
-  const Tensor& given = dense != nullptr ? *dense : rows->value;
-  const bool nothing = rows != nullptr && rows->rows.empty();
-  if (!nothing &&
-      (given.dtype() != live.dtype() ||
-       (dense != nullptr ? given.dims() != live.dims() : kernels::row_width(given) != width)))
-    return misfit_geo(param.context->var_name, answer.value, live);
+Status Geo::apply_answer(Param& param, Answer& answer, Scope& scope) {
   std::erase_if(param.on_way, [&](const Answer& sent) { return sent.deltas <= answer.deltas; });
   param.applied = answer.deltas;
-  if (nothing) return Ok();
-  for (const Answer& sent : param.on_way) add_missing(sent.value, answer.value);
-  Status status;
-  with_type(live.dtype(), [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    if (dense != nullptr) {
-      catch_up(dense->data<T>(), live.data<T>(), param.old.data<T>(), live.numel());
-      return;
-    }
-    for (size_t i = 0; i < rows->rows.size(); ++i) {
-      const int64_t row = rows->rows[i];
-      if (row < 0 || row >= live.dim(0)) {
-        status = {StatusCode::kExecution,
-                  fmt::format("the servers sent row {} of '{}', which has {}", row,
-                              param.context->var_name, live.dim(0))};
-        return;
-      }
-      catch_up(rows->value.data<T>() + static_cast<int64_t>(i) * width,
-               live.data<T>() + row * width, param.old.data<T>() + row * width, width);
-    }
-  });
-  return status;
+  for (size_t i = 0; i < param.vars.size(); ++i) {
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const live, find_live(param.vars[i], scope));
+    Value& value = answer.values[i];
+    MILLRACE_RETURN_IF_ERROR(check_form(param.vars[i], value, *live));
+    for (const Answer& sent : param.on_way) add_missing(sent.values[i], value);
+    MILLRACE_RETURN_IF_ERROR(take_over(param.vars[i], value, *live, param.old[i]));
+  }
+  return Ok();
 }
 
 }  // namespace millrace::ps

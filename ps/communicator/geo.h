@@ -29,7 +29,8 @@ namespace millrace::ps {
 /// thread for everything else.
 class Geo {
  public:
-  /// \param receive  contexts of the parameters; positions in the map are the indices below
+  /// \param receive  contexts of the parameters; positions in the map are the indices below. A
+  ///     context may have several dense vars, which travel together, or one table
   Geo(const CommContexts& receive, int trainers, Sender& sender);
   Geo(const Geo&) = delete;
   Geo& operator=(const Geo&) = delete;
@@ -42,8 +43,9 @@ class Geo {
   Status record(size_t param, const Value& ids);
   /// Puts what came from the servers into the scope.
   Status apply(Scope& scope);
-  /// The next difference of a parameter; of a table the rows that were looked up, maybe none.
-  StatusOr<Value> take_delta(size_t param, Scope& scope);
+  /// The next difference of each var of a parameter's context; of a table the rows that were looked
+  /// up, maybe none.
+  StatusOr<std::vector<Value>> take_delta(size_t param, Scope& scope);
   /// Sends a difference and asks for the servers' values; from the thread of the parameter's lane.
   Status exchange(size_t param, const CommContext& send, std::span<Value> delta, Deadline deadline);
 
@@ -56,11 +58,12 @@ class Geo {
   /// An answer of the servers and how many deltas they had by then.
   struct Answer {
     int64_t deltas = 0;
-    Value value;
+    std::vector<Value> values;  ///< of each var
   };
   struct Param {
     const CommContext* context = nullptr;
-    Tensor old;
+    std::vector<std::string> vars;
+    std::vector<Tensor> old;  ///< of each var
     /// Looked-up rows by server: rows of one server go out together.
     std::vector<std::vector<int64_t>> touched;
     std::vector<Answer> on_way;   ///< deltas that some answer may lack, with their numbers
@@ -72,8 +75,9 @@ class Geo {
 
   [[nodiscard]] size_t shard_of(const Param& param, int64_t row) const;
   static std::vector<int64_t> take_rows(Param& param);
-  Status apply_answer(Param& param, Answer& answer, Tensor& live);
-  static StatusOr<Tensor*> find_live(const Param& param, Scope& scope);
+  Status apply_answer(Param& param, Answer& answer, Scope& scope);
+  StatusOr<Value> take_rows_of(Param& param, const Tensor& live);
+  static StatusOr<Tensor*> find_live(const std::string& var, Scope& scope);
 
   const int trainers_;
   Sender& sender_;

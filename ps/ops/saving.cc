@@ -191,24 +191,6 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
   return Control([link, save](ControlContext& /*ctx*/) { return run_recv_save(*link, *save); });
 }
 
-// "<bytes> <checksum> <file>", as a server answers.
-Status note_part(const Client::Call& call, SavedParts& saved) {
-  const auto [size, rest] = llvm::StringRef(call.reply.text).split(' ');
-  const auto [digits, file] = rest.split(' ');
-  io::ParamsManifest::TablePart part;
-  const auto checksum = io::Checksum::parse(digits);
-  if (size.getAsInteger(10, part.size) || !checksum || file.empty()) {
-    return Status(StatusCode::kDistributed,
-                  fmt::format("the server at {} does not say what it has written", call.endpoint));
-  }
-  part.table = call.text;
-  part.endpoint = call.endpoint;
-  part.file = file.str();
-  part.checksum = *checksum;
-  saved.push_back(std::move(part));
-  return Ok();
-}
-
 StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& setup,
                                          const std::shared_ptr<SavedParts>& saved) {
   Strings endpoints = setup.attr<Strings>("epmap");
@@ -232,7 +214,11 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
     }
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
     if (saved == nullptr) return Ok();
-    for (const Client::Call& call : calls) MILLRACE_RETURN_IF_ERROR(note_part(call, *saved));
+    for (const Client::Call& call : calls) {
+      MILLRACE_ASSIGN_OR_RETURN(auto part,
+                                read_saved_part(call.reply.text, call.text, call.endpoint));
+      saved->push_back(std::move(part));
+    }
     return Ok();
   });
 }

@@ -5,13 +5,10 @@
 #include <vector>
 
 #include "executor/control.h"
-#include "io/params_manifest.h"
 #include "ps/client/trainer_link.h"
+#include "ps/saving/saved_parts.h"
 
 namespace millrace::ps {
-
-/// The parts of tables that servers have written.
-using SavedParts = std::vector<io::ParamsManifest::TablePart>;
 
 /// Adds the ops by which trainer programs talk to servers: send, recv, their barriers, look-ups of
 /// remote tables, and requests to save.

@@ -32,6 +32,10 @@ class NoReply final : public ReplySink {
   Tensor nothing_;
 };
 
+Status server_stops() {
+  return {StatusCode::kDistributed, "the server stops"};
+}
+
 // Nobody waits at barriers of tables for a trainer that is lost, until another takes its place.
 Status tell_tables(Handler& tables, int trainer, const char* what) {
   Request request;
@@ -267,14 +271,17 @@ Status Service::serve() {
   }
   publish();
   Status result = core_->failure;
+  if (core_->options.tables != nullptr && !(result.ok() && core_->trainers.all_gone()))
+    core_->options.tables->end(result.ok() ? server_stops() : result);
   if (metrics_ != nullptr) {
     metrics_->health().ready = false;
     if (!result.ok()) metrics_->health().live = false;
   }
   if (!result.ok()) wait_until_told(lock);
   if (core_->failure.ok()) {
-    core_->failure = Status(StatusCode::kDistributed,
-                            stopping_ ? "the server stops" : "all trainers have left the server");
+    core_->failure = stopping_
+                         ? server_stops()
+                         : Status(StatusCode::kDistributed, "all trainers have left the server");
   }
   core_->changed.notify_all();
   return result;

@@ -12,8 +12,10 @@
 #include "io/params_manifest.h"
 #include "io/paths.h"
 #include "ps/kill_points.h"
+#include "ps/saving/saved_parts.h"
 #include "ps/server/service.h"
 #include "ps/server/table_rows.h"
+#include "ps/table/table_handler.h"
 #include "ps/values.h"
 #include "ps/wire_names.h"
 
@@ -149,6 +151,11 @@ Status Service::complete(const Request& request, Deadline deadline) {
 
 // The table is saved as a file <table>_<server> of the folder, as the original does.
 Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat) {
+  if (TableHandler::is_about_files(request)) {
+    if (core_->options.tables != nullptr)
+      return core_->options.tables->handle_files(request, repeat, reply);
+    return Unimplemented("this server ({}) has no typed tables", core_->plan.endpoint);
+  }
   std::string table = request.text;
   if (table.empty() && core_->plan.checkpoint_block >= 0) {
     const Block& block = core_->program().block(static_cast<size_t>(core_->plan.checkpoint_block));
@@ -180,8 +187,8 @@ Status Service::checkpoint(const Request& request, ReplySink& reply, bool repeat
     MILLRACE_RETURN_IF_ERROR(io::save_param(path, {table, rows}, {.replace = Replace::kYes}));
   }
   // What whoever asked for it writes into the manifest.
-  MILLRACE_ASSIGN_OR_RETURN(const io::ParamsManifest::File file, io::file_facts(path, name));
-  reply.set_text(fmt::format("{} {} {}", file.size, file.checksum.text(), file.name));
+  MILLRACE_ASSIGN_OR_RETURN(std::string written, saved_part_text(path, name));
+  reply.set_text(std::move(written));
   return Ok();
 }
 

@@ -14,6 +14,7 @@ BarrierTable::BarrierTable(int trainers, std::function<Status(std::string_view)>
 
 Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, Deadline deadline) {
   std::unique_lock lock(mutex_);
+  MILLRACE_RETURN_IF_ERROR(Status(ended_));
   if (!live_.contains(trainer))
     return InvalidArgument("barrier '{}': trainer {} is unknown or has left", kind, trainer);
   Barrier& barrier = barriers_.try_emplace(std::string(kind)).first->second;
@@ -25,8 +26,9 @@ Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, D
                            phase, barrier.phase);
   barrier.arrived.insert(trainer);
   finish_if_complete(kind, barrier);
-  const bool in_time = changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase; });
-  if (in_time) return barrier.result;
+  const bool in_time =
+      changed_.wait_until(lock, deadline, [&] { return barrier.phase != phase || !ended_.ok(); });
+  if (in_time) return barrier.phase != phase ? barrier.result : ended_;
   return {StatusCode::kDistributed, fmt::format("barrier '{}', phase {}: no word from trainer {}",
                                                 kind, phase, missing(barrier))};
 }
@@ -58,6 +60,12 @@ Status BarrierTable::join(int trainer) {
   joined_.insert(trainer);
   for (auto& [kind, barrier] : barriers_) barrier.ahead.erase(trainer);
   return Ok();
+}
+
+void BarrierTable::end(Status why) {
+  const std::lock_guard lock(mutex_);
+  ended_ = std::move(why);
+  changed_.notify_all();
 }
 
 int BarrierTable::live() const {

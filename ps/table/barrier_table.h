@@ -37,6 +37,8 @@ class BarrierTable {
   /// Another process takes the place of a trainer that left, from the phases under way on, which
   /// are the first for it. Errors: kInvalidArgument for an unknown trainer.
   Status join(int trainer);
+  /// Whoever waits, or comes later, gets this error.
+  void end(Status why);
   [[nodiscard]] int live() const;
 
  private:
@@ -56,6 +58,7 @@ class BarrierTable {
   std::set<int> live_;
   std::set<int> joined_;
   std::map<std::string, Barrier, std::less<>> barriers_;
+  Status ended_;  ///< failed: nobody meets any more
 };
 
 }  // namespace millrace::ps

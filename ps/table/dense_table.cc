@@ -169,8 +169,8 @@ Status DenseTable::with_columns(const std::function<Status(std::span<const Colum
   if (options_.rule == Rule::kAdam) {
     columns.push_back({"Moment1", first_});
     columns.push_back({"Moment2", second_});
-    columns.push_back({"Beta1Pow", {powers_.data(), 1}});
-    columns.push_back({"Beta2Pow", {powers_.data() + 1, 1}});
+    columns.push_back({"Beta1Pow", {powers_.data(), 1}, true});
+    columns.push_back({"Beta2Pow", {powers_.data() + 1, 1}, true});
   } else if (options_.rule == Rule::kAdamD2Sum) {
     columns.push_back({"Velocity", first_});
     columns.push_back({"G2Sum", second_});

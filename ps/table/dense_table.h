@@ -61,6 +61,7 @@ class DenseTable final : public Table {
   struct Column {
     std::string_view name;
     std::span<float> values;
+    bool is_scalar = false;  ///< one for all servers, not one an element
   };
   /// Calls the function with all columns, while nothing else changes them.
   Status with_columns(const std::function<Status(std::span<const Column>)>& body);

@@ -159,6 +159,41 @@ StatusOr<TableClient::CutRows> TableClient::cut_rows(const SparseLayout& table,
   return cut;
 }
 
+StatusOr<std::vector<std::string>> TableClient::save(int table_id, const std::string& folder,
+                                                     int mode, bool replaces) {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server) {
+    TableRequest request{server, Method::kCheckpoint, table_id, kSaveTable, {}, {}};
+    request.items = {{folder, nullptr}, {std::to_string(mode), nullptr}};
+    if (replaces) request.items.push_back({kReplaces, nullptr});
+    requests.push_back(std::move(request));
+  }
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
+  std::vector<std::string> written;
+  written.reserve(requests.size());
+  for (TableRequest& request : requests) written.push_back(std::move(request.reply.text));
+  return written;
+}
+
+Status TableClient::load(int table_id, const std::string& folder) {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server)
+    requests.push_back(
+        {server, Method::kCheckpoint, table_id, kLoadTable, {{folder, nullptr}}, {}});
+  return caller_->call_all(requests);
+}
+
+StatusOr<std::vector<int64_t>> TableClient::count_loaded() {
+  std::vector<TableRequest> requests;
+  for (size_t server = 0; server < servers(); ++server)
+    requests.push_back({server, Method::kCheckpoint, 0, kCountLoaded, {}, {}});
+  MILLRACE_RETURN_IF_ERROR(caller_->call_all(requests));
+  std::vector<int64_t> counts;
+  counts.reserve(requests.size());
+  for (const TableRequest& request : requests) counts.push_back(request.reply.number);
+  return counts;
+}
+
 Status TableClient::shrink(int table_id) {
   std::vector<TableRequest> requests;
   for (size_t server = 0; server < servers(); ++server)

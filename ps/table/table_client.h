@@ -84,6 +84,14 @@ class TableClient {
   /// Takes values of the ids apart without sending them. \param width  floats of an id's values
   StatusOr<CutRows> cut_rows(const SparseLayout& table, std::span<const int64_t> ids,
                              std::span<const float> values, int width, int labels);
+  /// Lets every server save its part of a table, or load it, in a folder below the one that it was
+  /// allowed (ps/table/table_folder.h).
+  /// \returns what each of them has written (ps/saving/saved_parts.h), in order of servers
+  StatusOr<std::vector<std::string>> save(int table_id, const std::string& folder, int mode,
+                                          bool replaces);
+  Status load(int table_id, const std::string& folder);
+  /// How many tables each server has loaded since it began.
+  StatusOr<std::vector<int64_t>> count_loaded();
   /// Ends a day of the table on every server.
   Status shrink(int table_id);
   /// Geo: what changed since this trainer last asked; ids rise.

@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "ps/table/routing.h"
 #include "ps/table/table_bytes.h"
 
 namespace millrace::ps {
@@ -17,6 +18,31 @@ constexpr std::string_view kDenseMark = "millrace dense 1\n";
 /// Ends the rows of a file: a length that no row has.
 constexpr uint32_t kEnd = UINT32_MAX;
 constexpr int64_t kMaxTextBytes = int64_t{4} << 30U;
+
+using TextColumns = std::vector<std::vector<float>>;
+
+// All columns of a file of a dense table. \param expected  what they should be
+StatusOr<TextColumns> read_columns(const std::string& path,
+                                   std::span<const DenseTable::Column> expected) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kDenseMark));
+  uint32_t count = 0;
+  MILLRACE_RETURN_IF_ERROR(file->read_value(count));
+  if (count != expected.size())
+    return InvalidData("{} columns, expected {}", count, expected.size()).in_file(path);
+  TextColumns values;
+  for (const DenseTable::Column& column : expected) {
+    uint64_t size = 0;
+    MILLRACE_RETURN_IF_ERROR(file->read_value(size));
+    if (size > file->left() / sizeof(float))
+      return InvalidData("column {} has {} elements, but {} bytes are left", column.name, size,
+                         file->left())
+          .in_file(path);
+    values.emplace_back(size);
+    MILLRACE_RETURN_IF_ERROR(file->read(values.back().data(), size * sizeof(float)));
+  }
+  if (file->left() > 0) return InvalidData("{} bytes too many", file->left()).in_file(path);
+  return values;
+}
 
 }  // namespace
 
@@ -167,27 +193,52 @@ Status save_dense(DenseTable& table, const std::string& path) {
 }
 
 Status load_dense(DenseTable& table, const std::string& path) {
-  MILLRACE_ASSIGN_OR_RETURN(const auto file, TableReader::open(path, kDenseMark));
   return table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
-    uint32_t count = 0;
-    MILLRACE_RETURN_IF_ERROR(file->read_value(count));
-    if (count != columns.size())
-      return InvalidData("{} columns, expected {}", count, columns.size()).in_file(path);
-    // All of it is read before any of it counts.
-    std::vector<std::vector<float>> values;
-    for (const DenseTable::Column& column : columns) {
-      uint64_t size = 0;
-      MILLRACE_RETURN_IF_ERROR(file->read_value(size));
-      if (size != column.values.size())
-        return InvalidData("column {} has {} elements, expected {}", column.name, size,
-                           column.values.size())
+    MILLRACE_ASSIGN_OR_RETURN(const TextColumns values, read_columns(path, columns));
+    for (size_t i = 0; i < columns.size(); ++i) {
+      if (values[i].size() != columns[i].values.size())
+        return InvalidData("column {} has {} elements, expected {}", columns[i].name,
+                           values[i].size(), columns[i].values.size())
             .in_file(path);
-      values.emplace_back(size);
-      MILLRACE_RETURN_IF_ERROR(file->read(values.back().data(), size * sizeof(float)));
     }
-    if (file->left() > 0) return InvalidData("{} bytes too many", file->left()).in_file(path);
     for (size_t i = 0; i < columns.size(); ++i)
       std::copy(values[i].begin(), values[i].end(), columns[i].values.begin());
+    return Ok();
+  });
+}
+
+Status load_dense_parts(DenseTable& table, const std::vector<std::string>& paths, int64_t server,
+                        int64_t servers) {
+  return table.with_columns([&](std::span<const DenseTable::Column> columns) -> Status {
+    TextColumns whole(columns.size());
+    for (const std::string& path : paths) {
+      MILLRACE_ASSIGN_OR_RETURN(const TextColumns part, read_columns(path, columns));
+      for (size_t i = 0; i < columns.size(); ++i) {
+        if (columns[i].is_scalar && !whole[i].empty()) continue;
+        whole[i].insert(whole[i].end(), part[i].begin(), part[i].end());
+      }
+    }
+    const auto elements = static_cast<int64_t>(whole.front().size());
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<DenseRange> ranges,
+                              dense_ranges(elements, servers));
+    const DenseRange own = ranges[static_cast<size_t>(server)];
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const bool is_whole = columns[i].is_scalar
+                                ? whole[i].size() == 1
+                                : static_cast<int64_t>(whole[i].size()) == elements &&
+                                      own.count == static_cast<int64_t>(columns[i].values.size());
+      if (!is_whole)
+        return InvalidData(
+                   "column {} of table {} has {} elements in {} files, which are not those "
+                   "of this job: server {} of {} expects {}",
+                   columns[i].name, table.options().table_id, whole[i].size(), paths.size(), server,
+                   servers, columns[i].values.size())
+            .in_file(paths.front());
+    }
+    for (size_t i = 0; i < columns.size(); ++i) {
+      const auto from = whole[i].begin() + (columns[i].is_scalar ? 0 : own.begin);
+      std::copy_n(from, columns[i].values.size(), columns[i].values.begin());
+    }
     return Ok();
   });
 }

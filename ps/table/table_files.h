@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "ps/table/dense_table.h"
@@ -48,5 +49,10 @@ StatusOr<int64_t> parse_rows(SparseTable& table, std::string_view text, const st
 /// All columns of a dense table.
 Status save_dense(DenseTable& table, const std::string& path);
 Status load_dense(DenseTable& table, const std::string& path);
+/// What a server of another number of servers has of them.
+/// \param paths  the files of all servers that have saved, in order
+/// Errors: as load_dense(); kInvalidData where they do not make up the table.
+Status load_dense_parts(DenseTable& table, const std::vector<std::string>& paths, int64_t server,
+                        int64_t servers);
 
 }  // namespace millrace::ps

@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "ps/communicator/comm_options.h"
+#include "ps/wire_names.h"
 
 namespace millrace::ps {
 namespace {
@@ -53,6 +54,22 @@ void TableHandler::forget_calls() {
 Table* TableHandler::find(int id) const {
   const auto found = tables_.find(id);
   return found == tables_.end() ? nullptr : found->second.get();
+}
+
+std::vector<int> TableHandler::ids() const {
+  std::vector<int> all;
+  for (const auto& [id, table] : tables_) all.push_back(static_cast<int>(id));
+  return all;
+}
+
+bool TableHandler::is_about_files(const Request& request) {
+  return request.method == Method::kCheckpoint &&
+         (request.text == kSaveTable || request.text == kLoadTable || request.text == kCountLoaded);
+}
+
+Status TableHandler::handle_files(const Request& request, bool repeat, ReplySink& reply) {
+  if (files_) return files_(request, repeat, reply);
+  return Unimplemented("saving and loading tables of this server by their files");
 }
 
 bool TableHandler::handles(Method method) {

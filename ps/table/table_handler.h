@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,10 +38,22 @@ class TableHandler final : public Handler {
   [[nodiscard]] TableSteps& steps() { return steps_; }
   /// The sparse tables that have a state, by id.
   [[nodiscard]] std::map<int, SparseTable*> sparse() const;
+  /// Answers requests to save and load tables (kSaveTable, kLoadTable, kCountLoaded in
+  /// ps/wire_names.h); without it they are refused. Before the first call.
+  /// \param files  is told whether the call is a repeat of one that was carried out
+  void answer_files(std::function<Status(const Request&, bool repeat, ReplySink&)> files) {
+    files_ = std::move(files);
+  }
+  /// True for such requests.
+  static bool is_about_files(const Request& request);
+  Status handle_files(const Request& request, bool repeat, ReplySink& reply);
+  /// Nobody meets at barriers any more: whoever waits there gets this error.
+  void end(Status why) { barriers_.end(std::move(why)); }
   /// Forgets which pushes were carried out: whoever passes calls on knows.
   void forget_calls();
   /// Null if there is none.
   [[nodiscard]] Table* find(int id) const;
+  [[nodiscard]] std::vector<int> ids() const;
   /// True for the methods that it answers.
   static bool handles(Method method);
 
@@ -64,6 +77,7 @@ class TableHandler final : public Handler {
   std::map<int64_t, std::unique_ptr<Table>> tables_;
   TableSteps steps_;
   BarrierTable barriers_;
+  std::function<Status(const Request&, bool, ReplySink&)> files_;  ///< may be empty
   std::mutex mutex_;
   std::condition_variable finished_;
   std::map<int, Applied> applied_;  ///< by trainer

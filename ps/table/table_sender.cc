@@ -27,6 +27,19 @@ StatusOr<std::vector<float>> flatten(const CommContext& context,
   return all;
 }
 
+// Calls body with the ids of rows [0, rows), some megabytes of rows at a time.
+template <typename Body>
+Status for_rows(int64_t rows, Body&& body) {
+  constexpr int64_t kRowsAtOnce = 65'536;
+  std::vector<int64_t> ids;
+  for (int64_t begin = 0; begin < rows; begin += kRowsAtOnce) {
+    ids.resize(static_cast<size_t>(std::min(kRowsAtOnce, rows - begin)));
+    std::iota(ids.begin(), ids.end(), begin);
+    MILLRACE_RETURN_IF_ERROR(body(std::span<const int64_t>(ids)));
+  }
+  return Ok();
+}
+
 }  // namespace
 
 StatusOr<const SparseLayout*> TableSender::layout_of(const CommContext& context) const {
@@ -82,6 +95,8 @@ Status TableSender::receive(const CommContext& context, std::span<Value> values,
     }
     elements += tensor.numel();
   }
+  if (const auto layout = layouts_.find(context.table_id); layout != layouts_.end())
+    return receive_rows(layout->second, *values[0].get_if<Tensor>());
   std::vector<float> all(static_cast<size_t>(elements));
   MILLRACE_RETURN_IF_ERROR(client_->pull_dense(context.table_id, all));
   const float* from = all.data();
@@ -93,6 +108,28 @@ Status TableSender::receive(const CommContext& context, std::span<Value> values,
   return Ok();
 }
 
+// All rows of a table that trainers hold whole (geo).
+Status TableSender::receive_rows(const SparseLayout& layout, Tensor& table) {
+  if (table.dtype() != DType::kFloat32 || table.rank() != 2 || table.dim(1) != layout.pull_width)
+    return InvalidArgument("table {} has rows of {} floats, found {}", layout.table_id,
+                           layout.pull_width, describe(table));
+  return for_rows(table.dim(0), [&](std::span<const int64_t> ids) {
+    const auto width = static_cast<size_t>(table.dim(1));
+    const std::span<float> rows(table.data<float>() + ids.front() * table.dim(1),
+                                ids.size() * width);
+    return client_->pull_sparse(layout, ids, rows, false);
+  });
+}
+
+Status TableSender::set_rows(const SparseLayout& layout, const Tensor& table) {
+  const int64_t width = kernels::row_width(table);
+  return for_rows(table.rank() > 0 ? table.dim(0) : 1, [&](std::span<const int64_t> ids) {
+    const std::span<const float> rows(table.data<float>() + ids.front() * width,
+                                      ids.size() * static_cast<size_t>(width));
+    return client_->set_sparse(layout, ids, rows);
+  });
+}
+
 Status TableSender::receive_changed(const CommContext& context, SelectedRows& rows, Deadline) {
   MILLRACE_ASSIGN_OR_RETURN(const SparseLayout* const layout, layout_of(context));
   return client_->pull_changed(*layout, rows);
@@ -100,13 +137,15 @@ Status TableSender::receive_changed(const CommContext& context, SelectedRows& ro
 
 Status TableSender::set(const CommContext& context, std::span<const Value* const> values,
                         Deadline) {
-  const auto layout = layouts_.find(context.table_id);
+  if (const auto layout = layouts_.find(context.table_id); layout != layouts_.end()) {
+    const auto* const table = values[0]->get_if<Tensor>();
+    if (table == nullptr || table->dtype() != DType::kFloat32)
+      return InvalidArgument("table {} takes f32, found {}", context.table_id,
+                             describe(*values[0]));
+    return set_rows(layout->second, *table);
+  }
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<float> all, flatten(context, values));
-  if (layout == layouts_.end()) return client_->set_dense(context.table_id, all);
-  const auto& table = *values[0]->get_if<Tensor>();
-  std::vector<int64_t> ids(static_cast<size_t>(table.rank() > 0 ? table.dim(0) : 1));
-  std::iota(ids.begin(), ids.end(), int64_t{0});
-  return client_->set_sparse(layout->second, ids, all);
+  return client_->set_dense(context.table_id, all);
 }
 
 Status TableSender::barrier(CommBarrier kind, Deadline) {

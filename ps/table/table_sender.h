@@ -34,6 +34,8 @@ class TableSender final : public Sender {
  private:
   StatusOr<const SparseLayout*> layout_of(const CommContext& context) const;
   Status send_rows(const SparseLayout& layout, const SelectedRows& rows);
+  Status receive_rows(const SparseLayout& layout, Tensor& table);
+  Status set_rows(const SparseLayout& layout, const Tensor& table);
 
   std::shared_ptr<TableClient> client_;
   std::map<int, SparseLayout> layouts_;

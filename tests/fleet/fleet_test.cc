@@ -7,92 +7,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "framework/read_program.h"
-#include "ps/transport/grpc.h"
 #include "ps/transport/inproc.h"
-#include "ps/transport/socket.h"
-#include "ps/transport/tcp.h"
+#include "tests/fleet/ctr_job.h"
 
 namespace millrace::fleet {
 namespace {
 
+using ctr_job::check;
+using ctr_job::feeds_of;
+using ctr_job::free_endpoints;
+using ctr_job::prepare;
+using ctr_job::program_of;
+using ctr_job::role_of;
+using ctr_job::strategy_of;
+using ctr_job::tcp;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-void check_fleet(const Status& status) {
-  ASSERT_TRUE(status.ok()) << status.to_string();
-}
-
-const char* const kFolder = "tests/data/fleet/ctr_sync_sgd/";
-
-std::unique_ptr<Program> program_of_fleet(const std::string& name) {
-  auto program = read_program(kFolder + name, {});
-  EXPECT_TRUE(program.ok()) << program.status().to_string();
-  return *std::move(program);
-}
-
-// Ports that nobody has; another process could take one before it is used.
-std::vector<std::string> free_endpoints(int count) {
-  std::vector<ps::Socket> held;
-  std::vector<std::string> endpoints;
-  for (int i = 0; i < count; ++i) {
-    auto socket = ps::Socket::listen({.host = "127.0.0.1", .port = 0});
-    EXPECT_TRUE(socket.ok());
-    endpoints.push_back("127.0.0.1:" + std::to_string(socket->port()));
-    held.push_back(std::move(*socket));
-  }
-  return endpoints;
-}
-
-RoleMaker role_of(Role role, int id, const std::vector<std::string>& servers) {
-  auto made = user_defined_role({.current_id = id,
-                                 .role = role,
-                                 .worker_num = 2,
-                                 .server_endpoints = servers,
-                                 .worker_endpoints = {}});
-  EXPECT_TRUE(made.ok()) << made.status().to_string();
-  return *std::move(made);
-}
-
-DistributedStrategy strategy_of(bool sync) {
-  DistributedStrategy strategy;
-  strategy.set_a_sync(!sync);
-  return strategy;
-}
-
-std::shared_ptr<ps::Transport> tcp() {
-  auto transport = ps::make_tcp_transport({});
-  EXPECT_TRUE(transport.ok()) << transport.status().to_string();
-  return *std::move(transport);
-}
-
-// A process of the job up to its programs.
-void prepare(Fleet& fleet, RoleMaker role, bool sync) {
-  check_fleet(fleet.init(std::move(role)));
-  MinimizeOptions optimizer;
-  optimizer.learning_rate = 0.1;
-  check_fleet(fleet.distributed_optimizer(optimizer, strategy_of(sync)));
-  const auto registry = ops::standard_registry();
-  const auto main = program_of_fleet("origin_main.pb");
-  const std::string loss = main->root().back().output_names()[0].str();
-  check_fleet(fleet.minimize(*registry, *main, *program_of_fleet("origin_startup.pb"), loss));
-}
-
-executor::NamedValues feeds_of_fleet(int worker, int step) {
-  executor::NamedValues feeds;
-  constexpr int64_t kRows = 8;
-  for (const char* const name : {"emb_slot0", "emb_slot1", "label"}) {
-    auto& ids = feeds[name].as<Tensor>();
-    check_fleet(ids.resize(DType::kInt64, {kRows, 1}));
-    for (int64_t i = 0; i < kRows; ++i)
-      ids.data<int64_t>()[i] = name[0] == 'l' ? i % 2 : (i * 37 + step * 5 + worker * 3) % 1000;
-  }
-  auto& dense = feeds["dense"].as<Tensor>();
-  check_fleet(dense.resize(DType::kFloat32, {kRows, 4}));
-  for (int64_t i = 0; i < kRows * 4; ++i) dense.data<float>()[i] = (i / 4) % 2 == 0 ? 1.0F : -1.0F;
-  return feeds;
-}
 
 // \returns the losses of a worker
 std::vector<float> work(int index, const std::vector<std::string>& servers, bool sync, int steps) {

@@ -135,7 +135,8 @@ WorkerSetup setup_of(const FleetJob& job, const RoleOutput& role, int worker) {
   setup.workers = job.spec().workers;
   setup.send = send_contexts(job.plan(), job.spec().servers, worker);
   setup.dense_tables = dense_receives(job.plan());
-  setup.communicator = communicator_flags(job.mode(), 0, job.spec().environment);
+  setup.communicator = communicator_flags(job.mode(), job.spec().strategy.a_sync_configs().k_steps,
+                                          job.spec().environment);
   setup.client.deadline = std::chrono::seconds(30);
   return setup;
 }
@@ -149,9 +150,12 @@ struct Outcome {
 class Job {
  public:
   Job(const Model& model, bool sync, int workers, int servers,
-      const std::vector<std::string>& endpoints = {}) {
+      const std::vector<std::string>& endpoints = {}, int64_t k_steps = 0) {
     JobSpec spec;
     spec.strategy.set_a_sync(!sync);
+    const Status set =
+        k_steps > 0 ? spec.strategy.set_a_sync_configs({{"k_steps", ConfigValue(k_steps)}}) : Ok();
+    check_runtime(set);
     spec.workers = workers;
     for (int i = 0; i < servers; ++i)
       spec.servers.push_back(endpoints.empty() ? "127.0.0.1:" + std::to_string(7000 + i)
@@ -179,7 +183,11 @@ class Job {
   void serve(ps::Transport& transport, int index) {
     const auto role = job_->role({true, index});
     ASSERT_TRUE(role.ok()) << role.status().to_string();
-    const auto server = FleetServer::create(role->ps_desc, job_->spec().workers, {});
+    ServerSetup setup;
+    setup.description = role->ps_desc;
+    setup.workers = job_->spec().workers;
+    setup.server = index;
+    const auto server = FleetServer::create(std::move(setup));
     ASSERT_TRUE(server.ok()) << server.status().to_string();
     check_runtime((*server)->serve(transport, job_->spec().servers[static_cast<size_t>(index)]));
   }
@@ -199,6 +207,7 @@ class Job {
       out.losses[static_cast<size_t>(index)].push_back(
           results[0].get_if<Tensor>()->data<float>()[0]);
     }
+    check_runtime(worker.wait_for_all());
     check_runtime(worker.stop());
     for (const char* const name : {"w", "b"}) {
       const auto values = worker.scope().find(name)->get_if<Tensor>()->values<float>();
@@ -263,12 +272,31 @@ TEST(FleetRuntime, AnAsynchronousJobTrainsAndEnds) {
   }
 }
 
-TEST(FleetRuntime, GeoIsSaidToBeMissing) {
-  WorkerSetup setup;
-  setup.mode = ps::CommMode::kGeo;
-  const auto worker = FleetWorker::create(setup, std::make_shared<ps::InprocTransport>());
-  EXPECT_EQ(worker.status().code(), StatusCode::kUnimplemented);
-  EXPECT_THAT(worker.status().message(), HasSubstr("geo"));
+// With one worker the servers add up its own moves: what they have in the end is what it has.
+TEST(FleetRuntime, AGeoJobOfOneWorkerTrainsAsOneProcess) {
+  for (const auto& [main, startup] : {std::pair(kMain, kStartup), {kDenseMain, kDenseStartup}}) {
+    const Model model(main, startup, Adam{});
+    Job job(model, false, 1, 2, {}, 2);
+    const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 6);
+    const auto wanted = train_alone(model, 1, 6);
+    for (const auto& [name, values] : wanted) {
+      const std::vector<float>& found = run.params[0].at(name);
+      ASSERT_EQ(found.size(), values.size());
+      for (size_t i = 0; i < values.size(); ++i)
+        EXPECT_NEAR(found[i], values[i], 1e-5F) << name << " " << i;
+    }
+  }
+}
+
+TEST(FleetRuntime, WorkersOfAGeoJobLearnFromEachOther) {
+  const Model model(kMain, kStartup, Sgd{});
+  Job job(model, false, 2, 3, {}, 4);
+  const Outcome run = job.run(std::make_shared<ps::InprocTransport>(), 200);
+  EXPECT_EQ(run.params[0], run.params[1]);  // those of the servers
+  for (const auto& losses : run.losses) {
+    EXPECT_TRUE(std::isfinite(losses.back()));
+    EXPECT_LT(losses.back(), 0.5F * losses.front());
+  }
 }
 
 TEST(DescribedTables, RefuseWhatServersDoNotHave) {

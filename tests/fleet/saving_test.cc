@@ -266,7 +266,7 @@ class FleetSaving : public ::testing::Test {
   Scope scope_;
   testing::TempFolder disk_;
   executor::Executor executor_{executor::standard_runtime(""), {}};
-  FleetJob job_;
+  SavedJob job_;
 };
 
 TEST_F(FleetSaving, FilesAreThoseOfTheTranspilersPrograms) {

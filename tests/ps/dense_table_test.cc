@@ -209,6 +209,16 @@ TEST(BarrierTableTest, AFailureOfTheLastIsEverybodys) {
   other.join();
 }
 
+TEST(BarrierTableTest, AnEndIsToldToThoseWhoWaitAndThoseWhoCome) {
+  BarrierTable table(2, {});
+  std::thread waiting(
+      [&] { EXPECT_EQ(table.arrive("send", 0, 1, in_ms(20'000)).message(), "gone"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  table.end({StatusCode::kDistributed, "gone"});
+  waiting.join();
+  EXPECT_EQ(table.arrive("send", 1, 1, in_ms(20'000)).message(), "gone");
+}
+
 TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
   // rate = 0.5 * step + 1, by a program
   millrace::testing::ProgramBuilder builder;

@@ -12,6 +12,7 @@
 #include "ps/table/ctr_accessor.h"
 #include "ps/table/large_scale_kv.h"
 #include "ps/table/routing.h"
+#include "ps/table/table_folder.h"
 
 // Tables come back from their files bit by bit, from disk tier and text too; damaged files do not.
 
@@ -231,6 +232,112 @@ TEST_F(TableFilesTest, DenseTablesKeepTheirOptimizer) {
   options.rule = DenseTableOptions::Rule::kSgd;
   EXPECT_THAT(load_dense(**DenseTable::create(options), path).message(),
               HasSubstr("5 columns, expected 1"));
+}
+
+// What the servers of a job have of a dense table of 23 elements, after a push.
+std::vector<std::unique_ptr<DenseTable>> dense_shares(int64_t servers, bool trained) {
+  const std::vector<DenseRange> ranges = *dense_ranges(23, servers);
+  std::vector<std::unique_ptr<DenseTable>> tables;
+  for (const DenseRange& range : ranges) {
+    DenseTableOptions options;
+    options.table_id = 4;
+    options.elements = range.count;
+    options.rule = DenseTableOptions::Rule::kAdam;
+    tables.push_back(*DenseTable::create(options));
+    Floats grads;
+    for (int64_t i = 0; i < range.count; ++i)
+      grads.push_back(static_cast<float>(range.begin + i) - 11.5F);
+    const Status pushed = trained ? tables.back()->push(grads) : Ok();
+    EXPECT_TRUE(pushed.ok());
+  }
+  return tables;
+}
+
+Floats pushed_once_more(const std::vector<std::unique_ptr<DenseTable>>& tables) {
+  Floats all;
+  for (const auto& table : tables) {
+    Floats own(static_cast<size_t>(table->size()), 0.25F);
+    EXPECT_TRUE(table->push(own).ok());
+    EXPECT_TRUE(table->pull(std::span<float>(own)).ok());
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+TEST_F(TableFilesTest, AnyNumberOfServersTakesADenseTable) {
+  for (const int64_t servers : {1, 2, 3, 12}) {
+    const std::string folder = folder_ + "/" + std::to_string(servers);
+    const auto saved = dense_shares(servers, true);
+    for (int64_t i = 0; i < servers; ++i)
+      ASSERT_TRUE(
+          save_table(*saved[static_cast<size_t>(i)], folder, {i, servers, 1}, Replace::kNo).ok());
+    EXPECT_EQ(save_table(*saved[0], folder, {0, servers, 1}, Replace::kNo).code(),
+              StatusCode::kUsage);
+    EXPECT_TRUE(has_tables(folder));
+    const Floats wanted = pushed_once_more(saved);
+    for (const int64_t others : {1, 2, 3, 12}) {
+      const auto loaded = dense_shares(others, false);
+      for (int64_t i = 0; i < others; ++i) {
+        const Status status = load_table(*loaded[static_cast<size_t>(i)], folder, {i, others, 1});
+        ASSERT_TRUE(status.ok()) << status.to_string();
+      }
+      EXPECT_EQ(pushed_once_more(loaded), wanted) << servers << " to " << others;
+    }
+  }
+  EXPECT_FALSE(has_tables(folder_));
+  EXPECT_FALSE(has_tables(folder_ + "/nowhere"));
+}
+
+TEST_F(TableFilesTest, AnyNumberOfServersTakesRows) {
+  constexpr int64_t kShards = 10;
+  auto whole = make(ctr());
+  train(*whole);
+  const Rows rows = rows_of(*whole);
+  // one server has saved, so that three have to read its file
+  ASSERT_TRUE(save_table(*whole, folder_, {0, 1, kShards}, 0, Replace::kNo).ok());
+  Rows found;
+  for (int64_t i = 0; i < 3; ++i) {
+    auto part = make(ctr());
+    ASSERT_TRUE(load_table(*part, folder_, {i, 3, kShards}).ok());
+    EXPECT_GT(part->size(), 0);
+    ASSERT_TRUE(save_table(*part, folder_ + "/of3", {i, 3, kShards}, 0, Replace::kNo).ok());
+    found.merge(rows_of(*part));
+  }
+  EXPECT_EQ(found, rows);
+  auto again = make(ctr());
+  ASSERT_TRUE(load_table(*again, folder_ + "/of3", {0, 1, kShards}).ok());
+  EXPECT_EQ(rows_of(*again), rows);
+}
+
+TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
+  const auto saved = dense_shares(2, true);
+  for (int64_t i = 0; i < 2; ++i)
+    ASSERT_TRUE(save_table(*saved[static_cast<size_t>(i)], folder_, {i, 2, 1}, Replace::kNo).ok());
+  const auto one = dense_shares(1, false);
+  std::filesystem::remove(table_file(folder_, 4, 1));
+  const Status missing = load_table(*one[0], folder_, {0, 1, 1});
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_THAT(missing.to_string(), HasSubstr("part-001.rows"));
+  // of as many servers each reads its own alone
+  const auto two = dense_shares(2, false);
+  EXPECT_TRUE(load_table(*two[0], folder_, {0, 2, 1}).ok());
+  // the last share is not the whole
+  std::filesystem::copy_file(table_file(folder_, 4, 0), table_file(folder_, 4, 1));
+  EXPECT_THAT(load_table(*one[0], folder_, {0, 1, 1}).to_string(),
+              HasSubstr("24 elements in 2 files, which are not those of this job"));
+  ASSERT_TRUE(
+      write_file_atomically(folder_ + "/004/layout", "servers=0 shards=1\n", Replace::kYes).ok());
+  EXPECT_THAT(load_table(*one[0], folder_, {0, 1, 1}).to_string(),
+              HasSubstr("expected 'servers=N shards=M'"));
+
+  auto rows = make(ctr());
+  train(*rows);
+  ASSERT_TRUE(save_table(*rows, folder_, {0, 1, 10}, 0, Replace::kNo).ok());
+  std::string bytes = *read_file(table_file(folder_, 0, 0), int64_t{1} << 30U);
+  bytes[bytes.size() / 2] ^= 1;
+  ASSERT_TRUE(write_file_atomically(table_file(folder_, 0, 0), bytes, Replace::kYes).ok());
+  EXPECT_EQ(load_table(*rows, folder_, {0, 1, 10}).code(), StatusCode::kInvalidData);
+  EXPECT_EQ(rows->size(), 0);
 }
 
 TEST_F(TableFilesTest, RowsBeyondMemoryAreTheSameRows) {

@@ -2,18 +2,22 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
 #include "io/npz.h"
+#include "io/params.h"
+#include "io/params_manifest.h"
 #include "ops/verify.h"
 #include "ps/kill_points.h"
 #include "ps/saving/distributed_load.h"
 #include "ps/server/load_slices.h"
 #include "ps/table/routing.h"
 #include "tools/common/program_options.h"
+#include "tools/ps/fleet_role.h"
 #include "tools/ps/typed_tables.h"
 #include "transpiler/distribute/slices_json.h"
 
@@ -56,12 +60,17 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
                                                      const std::string& files_root) {
   std::unique_ptr<ServerJob> job(new ServerJob());
   job->name_ = files.program;
-  const auto runtime = executor::make_runtime(files_root);
-  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   ps::ServerOptions options = server_options(tool, flags, threads, files_root);
   if (!flags.kill_point.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(options.kill_point, ps::KillPoint::parse(flags.kill_point));
   }
+  if (is_fleet_role(files.program)) {
+    MILLRACE_RETURN_IF_ERROR(
+        job->open_fleet(tool, files, flags, std::move(options), std::move(transport)));
+    return job;
+  }
+  const auto runtime = executor::make_runtime(files_root);
+  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
   MILLRACE_RETURN_IF_ERROR(job->make_tables(files, options));
   job->role_ = std::make_shared<ps::ServerRole>(
       std::move(transport), std::move(options),
@@ -79,6 +88,54 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
   job->prepared_ = *std::move(prepared);
   return job;
+}
+
+Status ServerJob::open_fleet(const Tool& tool, const Files& files, const PsFlags& flags,
+                             ps::ServerOptions options, std::shared_ptr<ps::Transport> transport) {
+  MILLRACE_ASSIGN_OR_RETURN(FleetRole role, read_fleet_role(tool, files.program, files.startup));
+  if (!role.is_server)
+    return Status(StatusCode::kUsage, "this is the folder of a trainer, expected that of a server")
+        .in_file(files.program);
+  if (!files.load_program.empty())
+    return Unimplemented("--load-program of a fleet job: --params loads what its servers hold");
+  server_ = static_cast<size_t>(role.index);
+  MILLRACE_ASSIGN_OR_RETURN(typed_, fleet::described_sparse_tables(role.description, role.servers));
+  transport_ = std::move(transport);
+  // with a directory, the transport knows where to listen, and needs the name of the job
+  endpoint_ =
+      flags.etcd.empty() && !flags.endpoint.empty() ? flags.endpoint : role.servers[server_];
+  fleet::ServerSetup setup;
+  setup.description = std::move(role.description);
+  setup.workers = role.workers;
+  setup.server = role.index;
+  setup.servers = static_cast<int>(role.servers.size());
+  setup.tables.seed = tool.common().seed;
+  setup.service = std::move(options);
+  StatusOr<std::unique_ptr<fleet::FleetServer>> made = fleet::FleetServer::create(std::move(setup));
+  if (!made.ok()) return std::move(made).status().in_file(files.program);
+  fleet_ = *std::move(made);
+  return load_fleet(files);
+}
+
+// Tables that a job has saved, or rows of embeddings: then the dense parameters come from the first
+// trainer.
+Status ServerJob::load_fleet(const Files& files) {
+  if (files.params.empty()) return Ok();
+  executor::NamedValues whole;
+  if (std::filesystem::is_directory(files.params)) {
+    if (ps::has_tables(files.params)) return fleet_->load(files.params);
+    std::vector<io::ParamSpec> specs;
+    for (const ps::TypedTable& typed : typed_) {
+      if (std::filesystem::exists(std::filesystem::path(files.params) / typed.param))
+        specs.push_back({typed.param, VarKind::kLodTensor, DType::kFloat32, std::nullopt});
+    }
+    MILLRACE_RETURN_IF_ERROR(
+        io::check_folder(files.params, io::names_of(specs), io::CheckFiles::kBytes));
+    MILLRACE_ASSIGN_OR_RETURN(whole, io::load_separate(files.params, specs));
+  } else {
+    MILLRACE_ASSIGN_OR_RETURN(whole, io::read_values(files.params));
+  }
+  return fill_tables(whole, fleet_->tables()).in_file(files.params);
 }
 
 // What typed tables the job's tables.json gives this server.
@@ -110,7 +167,7 @@ Status ServerJob::make_tables(const Files& files, ps::ServerOptions& options) {
 }
 
 // Rows of typed tables that the parameters give, as far as they belong to this server.
-Status ServerJob::fill_tables(const executor::NamedValues& whole) {
+Status ServerJob::fill_tables(const executor::NamedValues& whole, ps::TableHandler& tables) {
   for (const ps::TypedTable& typed : typed_) {
     const auto found = whole.find(typed.param);
     if (found == whole.end()) continue;
@@ -131,7 +188,7 @@ Status ServerJob::fill_tables(const executor::NamedValues& whole) {
       const float* const from = rows->data<float>() + row * layout.pull_width;
       values.insert(values.end(), from, from + layout.pull_width);
     }
-    MILLRACE_RETURN_IF_ERROR(tables_->sparse().at(layout.table_id)->set(keys, values.data()));
+    MILLRACE_RETURN_IF_ERROR(tables.sparse().at(layout.table_id)->set(keys, values.data()));
   }
   return Ok();
 }
@@ -160,11 +217,37 @@ Status ServerJob::load(const Tool& tool, const Files& files, const executor::Exe
                                         {.threads = tool.common().threads});
   }
   MILLRACE_ASSIGN_OR_RETURN(const executor::NamedValues whole, io::read_values(files.params));
-  MILLRACE_RETURN_IF_ERROR(fill_tables(whole).in_file(files.params));
+  if (tables_ != nullptr)
+    MILLRACE_RETURN_IF_ERROR(fill_tables(whole, *tables_).in_file(files.params));
   return ps::load_slices(*slices, *program_, whole, scope_).in_file(files.params);
 }
 
+void ServerJob::on_ready(std::function<void(const std::string&)> told) {
+  if (fleet_ != nullptr) {
+    ready_ = std::move(told);
+  } else {
+    role_->on_ready(std::move(told));
+  }
+}
+
+void ServerJob::publish_to(ps::Metrics& metrics) {
+  if (fleet_ != nullptr) {
+    fleet_->publish_to(metrics);
+  } else {
+    role_->publish_to(metrics);
+  }
+}
+
+void ServerJob::stop() {
+  if (fleet_ != nullptr) {
+    fleet_->stop();
+  } else {
+    role_->stop();
+  }
+}
+
 Status ServerJob::serve() {
+  if (fleet_ != nullptr) return fleet_->serve(*transport_, endpoint_, ready_);
   std::vector<Value> none;
   return prepared_->run({}, {}, none).in_file(name_);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "executor/executor.h"
+#include "fleet/runtime/fleet_server.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/ops/serve_ops.h"
@@ -16,7 +17,8 @@
 
 namespace millrace::tools {
 
-/// One parameter server: its programs, and the values it holds.
+/// One parameter server: its programs, and the values it holds. Where `transpile-program --fleet`
+/// has written the program, which is empty, the tables of its description.
 class ServerJob {
  public:
   /// Where everything comes from.
@@ -34,17 +36,20 @@ class ServerJob {
                                                    std::shared_ptr<ps::Transport> transport,
                                                    const std::string& files_root);
   /// Is told where the server listens.
-  void on_ready(std::function<void(const std::string&)> told) { role_->on_ready(std::move(told)); }
+  void on_ready(std::function<void(const std::string&)> told);
   /// Lets the server write numbers about itself there; metrics outlives the job.
-  void publish_to(ps::Metrics& metrics) { role_->publish_to(metrics); }
+  void publish_to(ps::Metrics& metrics);
   /// Serves until all trainers are done.
   Status serve();
   /// Ends serve(). Thread-safety: any thread.
-  void stop() { role_->stop(); }
+  void stop();
 
  private:
   ServerJob() = default;
-  Status fill_tables(const executor::NamedValues& whole);
+  Status open_fleet(const Tool& tool, const Files& files, const PsFlags& flags,
+                    ps::ServerOptions options, std::shared_ptr<ps::Transport> transport);
+  Status load_fleet(const Files& files);
+  Status fill_tables(const executor::NamedValues& whole, ps::TableHandler& tables);
   Status make_tables(const Files& files, ps::ServerOptions& options);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
 
@@ -56,6 +61,11 @@ class ServerJob {
   std::unique_ptr<Program> program_;
   Scope scope_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
+  // of a fleet job
+  std::unique_ptr<fleet::FleetServer> fleet_;  ///< null: it is none
+  std::shared_ptr<ps::Transport> transport_;
+  std::string endpoint_;
+  std::function<void(const std::string&)> ready_;
 };
 
 /// The slices.json of a job: the one that is named, else the one in the folder above the folder of

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "executor/parallel/replica.h"
+#include "fleet/saving/fleet_saver.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
@@ -22,8 +23,8 @@
 #include "ps/ops/trainer_ops.h"
 #include "ps/saving/distributed_save.h"
 #include "tools/common/program_options.h"
+#include "tools/ps/save_place.h"
 #include "tools/ps/typed_tables.h"
-#include "tools/run/step_facts.h"
 #include "transpiler/distribute/slices_json.h"
 
 namespace millrace::tools {
@@ -57,33 +58,14 @@ ps::CommContexts geo_contexts(const transpiler::GeoFacts& geo) {
   return contexts;
 }
 
-// A folder as a name below the one that files may be in; servers take the name below theirs.
-ps::DistributedSaveOptions place_of(std::string path, const std::string& files_root) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  ps::DistributedSaveOptions options;
-  const std::string root =
-      files_root.empty() || files_root.back() == '/' ? files_root : files_root + '/';
-  if (!root.empty() && path.starts_with(root)) {
-    options.root = files_root;
-    options.folder = path.substr(root.size());
-    return options;
-  }
-  const std::filesystem::path whole(path);
-  options.root = whole.has_parent_path() ? whole.parent_path().string() : ".";
-  options.folder = whole.filename().string();
-  return options;
-}
-
 }  // namespace
 
 StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const Files& files,
                                                        const PsFlags& flags,
                                                        const Settings& settings,
                                                        std::shared_ptr<ps::Transport> transport) {
-  std::unique_ptr<TrainerJob> job(new TrainerJob());
+  std::unique_ptr<TrainerJob> job(new TrainerJob(settings));
   job->name_ = files.program;
-  job->settings_ = settings;
-  job->stats_.trainer = settings.trainer;
   if (!files.slices.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(files.slices, kMaxSlicesBytes));
     StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
@@ -336,7 +318,8 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
     MILLRACE_RETURN_IF_ERROR(communicator_->finish_step(scope_));
     if (devices_ != nullptr) MILLRACE_RETURN_IF_ERROR(devices_->share_all());
   }
-  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count());
+  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
+             device_count());
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
 }
@@ -350,36 +333,16 @@ Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& fe
   Status status = workers_->run(worker, feeds, fetches, values);
   if (!status.ok())
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
-  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count());
+  count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
+             device_count());
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
-}
-
-void TrainerJob::count_step(const NamedValues& feeds, const std::vector<std::string>& fetches,
-                            llvm::ArrayRef<Value> values, double seconds) {
-  const std::lock_guard lock(counting_);
-  const int64_t batch = batch_of(feeds);
-  stats_.seconds += seconds;
-  ++stats_.steps;
-  stats_.examples += batch;
-  if (numbers_ != nullptr) numbers_->count_step(batch, seconds, stats());
-  const int devices = devices_ == nullptr ? 1 : devices_->devices().device_count();
-  const std::optional<double> loss =
-      values.empty() ? std::nullopt : loss_of(values.front(), devices);
-  if (!loss) return;
-  if (numbers_ != nullptr) numbers_->show_loss(*loss);
-  stats_.loss_name = fetches.front();
-  stats_.losses.push_back(*loss);
 }
 
 void TrainerJob::keep_stats(ps::CallTrace* trace) {
   if (workers_ != nullptr) return workers_->observe(trace);
   clock_.note_ops(trace);
   (devices_ != nullptr ? devices_->transfer() : *prepared_).observe(&clock_);
-}
-
-void TrainerJob::publish_to(ps::Metrics& metrics) {
-  numbers_ = std::make_unique<TrainerNumbers>(metrics, settings_.trainer);
 }
 
 TrainerStats TrainerJob::stats() const {
@@ -416,35 +379,44 @@ Status TrainerJob::gather_tables(NamedValues& values) {
   return Ok();
 }
 
+// As the original's fleet object for transpiled jobs saves.
 Status TrainerJob::save(const Tool& tool, const Ending& ending) {
-  ps::SavingTrainer trainer;
-  trainer.link = link_;
-  trainer.slices = &*slices_;
-  trainer.program = program_.get();
-  trainer.scope = &scope_;
-  trainer.trainer = settings_.trainer;
-  trainer.tables = tables_.get();
-  trainer.options.threads = settings_.threads;
-  if (!ending.params.empty()) {
-    ps::DistributedSaveOptions options = place_of(ending.params, settings_.files_root);
-    options.replace = ending.replace;
-    std::vector<std::unique_ptr<Program>> programs;
-    for (const std::string& path : ending.save_programs) {
-      MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
-      options.programs.push_back(programs.emplace_back(std::move(program)).get());
-    }
-    MILLRACE_RETURN_IF_ERROR(ps::save_distributed_persistables(trainer, options));
-  }
+  fleet::SavedJob job;
+  job.form = fleet::FleetClass::kTranspiler;
+  job.trainer.link = link_;
+  job.trainer.slices = &*slices_;
+  job.trainer.program = program_.get();
+  job.trainer.scope = &scope_;
+  job.trainer.trainer = settings_.trainer;
+  job.trainer.tables = tables_.get();
+  job.trainer.options.threads = settings_.threads;
+  const fleet::FleetSaver saver(job);
+  const executor::Executor executor(executor::standard_runtime(settings_.files_root),
+                                    job.trainer.options);
+  if (!ending.params.empty())
+    MILLRACE_RETURN_IF_ERROR(save_params(tool, ending, job.trainer, saver, executor));
   if (ending.model.empty()) return Ok();
-  if (ending.model_program.empty()) {
-    return {StatusCode::kUsage,
-            "--save-model: --model-program names the program as it was before transpiling"};
-  }
+  MILLRACE_RETURN_IF_ERROR(need_model_program(ending));
   MILLRACE_ASSIGN_OR_RETURN(const auto origin, read_program(tool, ending.model_program));
-  ps::DistributedSaveOptions options = place_of(ending.model, settings_.files_root);
+  job.origin = origin.get();
+  const ps::DistributedSaveOptions place = save_place(ending.model, settings_.files_root);
+  return saver.save_inference_model(&executor, {place.root, place.folder, ending.replace, 0},
+                                    ending.model_feeds, ending.model_fetches);
+}
+
+Status TrainerJob::save_params(const Tool& tool, const Ending& ending,
+                               const ps::SavingTrainer& trainer, const fleet::FleetSaver& saver,
+                               const executor::Executor& executor) const {
+  ps::DistributedSaveOptions options = save_place(ending.params, settings_.files_root);
   options.replace = ending.replace;
-  return ps::save_fleet_inference_model(
-      trainer, {origin.get(), ending.model_feeds, ending.model_fetches}, options);
+  if (ending.save_programs.empty())
+    return saver.save_persistables(&executor, {options.root, options.folder, options.replace, 0});
+  std::vector<std::unique_ptr<Program>> programs;
+  for (const std::string& path : ending.save_programs) {
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
+    options.programs.push_back(programs.emplace_back(std::move(program)).get());
+  }
+  return ps::save_distributed_persistables(trainer, options);
 }
 
 Status read_communicator_settings(TrainerJob::Settings& settings) {

@@ -2,13 +2,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "executor/executor.h"
-#include "framework/base/file.h"
+#include "fleet/saving/fleet_saver.h"
 #include "framework/program.h"
 #include "framework/tensor/scope.h"
 #include "ps/client/trainer_link.h"
@@ -18,7 +17,7 @@
 #include "tools/ps/device_steps.h"
 #include "tools/ps/flags.h"
 #include "tools/ps/local_state.h"
-#include "tools/ps/trainer_numbers.h"
+#include "tools/ps/trainer.h"
 #include "tools/ps/trainer_stats.h"
 #include "tools/ps/trainer_workers.h"
 #include "transpiler/distribute/slices_json.h"
@@ -26,75 +25,32 @@
 namespace millrace::tools {
 
 /// One trainer of a parameter-server job: its program, its variables, and its way to the servers.
-class TrainerJob {
+class TrainerJob final : public Trainer {
  public:
-  /// Where everything comes from.
-  struct Files {
-    std::string program;
-    std::string startup;  ///< may be empty
-    std::string slices;   ///< may be empty if nothing is gathered
-    std::string params;   ///< whole variables; may be empty
-  };
-  /// How it runs.
-  struct Settings {
-    int trainer = 0;
-    int threads = 1;
-    bool optimize = true;
-    std::string files_root;  ///< folder that ops may use; empty: none
-    /// Settings of the communicator: the variables of the environment that are for it.
-    std::map<std::string, std::string> communicator;
-    int cpu_num = 1;
-    int workers = 1;  ///< threads that run steps side by side; asynchronous jobs only
-    /// Options of several devices; empty: there is one.
-    DeviceSteps::Options devices;
-  };
   /// Reads programs, runs the startup program, which fetches from the servers, loads parameters and
   /// compiles. Errors: those of readers, the startup program and compilation.
   static StatusOr<std::unique_ptr<TrainerJob>> open(const Tool& tool, const Files& files,
                                                     const PsFlags& flags, const Settings& settings,
                                                     std::shared_ptr<ps::Transport> transport);
 
-  [[nodiscard]] const Program& program() const { return *program_; }
-  /// Step to begin with: 0, unless servers took up snapshots or this trainer replaces a lost one.
-  [[nodiscard]] int64_t first_step() const { return first_step_; }
-  /// True after an error of step() or finish() that going back mends.
-  [[nodiscard]] bool must_go_back() const { return client_->must_settle(); }
-  /// Goes back to the step of the servers' snapshots. \returns that step
-  /// Errors: kDistributed where a server or this trainer has nothing left of it.
-  StatusOr<int64_t> go_back();
-  /// Runs one step; in federated training one round. \param results  by name; memory is used again
+  [[nodiscard]] const Program& program() const override { return *program_; }
+  [[nodiscard]] int64_t first_step() const override { return first_step_; }
+  [[nodiscard]] bool must_go_back() const override { return client_->must_settle(); }
+  StatusOr<int64_t> go_back() override;
   Status step(int64_t number, const executor::NamedValues& feeds,
-              const std::vector<std::string>& fetches, executor::NamedValues& results);
-  /// One step of one of several workers (Settings::workers); the same otherwise.
-  /// Thread-safety: different workers at once.
+              const std::vector<std::string>& fetches, executor::NamedValues& results) override;
+  /// With Settings::workers above 1.
   Status worker_step(int worker, int64_t number, const executor::NamedValues& feeds,
-                     const std::vector<std::string>& fetches, executor::NamedValues& results);
-  /// A worker runs no more steps.
-  Status worker_leaves() { return workers_->leave(); }
-  [[nodiscard]] int workers() const { return workers_ == nullptr ? 1 : workers_->count(); }
-  /// Notes where the time of later steps goes, and the first fetch where it is one number.
-  /// \param trace  ops are noted there; may be null, else outlives the job
-  void keep_stats(ps::CallTrace* trace = nullptr);
-  [[nodiscard]] TrainerStats stats() const;
-  /// Writes numbers about every step there; metrics outlives the job.
-  void publish_to(ps::Metrics& metrics);
-  /// What is kept of the job when all trainers are done. Files are written by trainer 0 alone.
-  struct Ending {
-    /// Receives parameters and optimizer state from the servers, by original name; null: nothing.
-    executor::NamedValues* gather = nullptr;
-    std::string params;                      ///< folder for files of the original; empty: none
-    std::vector<std::string> save_programs;  ///< run instead of those made for what servers keep
-    std::string model;                       ///< folder for an inference model; empty: none
-    std::string model_program;               ///< file of the program before it was transpiled
-    std::vector<std::string> model_feeds;
-    std::vector<std::string> model_fetches;
-    Replace replace = Replace::kNo;
-  };
-  /// Tells the servers that this trainer is done.
-  Status finish(const Tool& tool, const Ending& ending);
+                     const std::vector<std::string>& fetches,
+                     executor::NamedValues& results) override;
+  Status worker_leaves() override { return workers_->leave(); }
+  [[nodiscard]] int workers() const override { return workers_ == nullptr ? 1 : workers_->count(); }
+  void keep_stats(ps::CallTrace* trace) override;
+  [[nodiscard]] TrainerStats stats() const override;
+  Status finish(const Tool& tool, const Ending& ending) override;
 
  private:
-  TrainerJob() = default;
+  explicit TrainerJob(const Settings& settings) : Trainer(settings.trainer), settings_(settings) {}
   Status meet_servers(const Tool& tool);
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status load_folder(const std::string& folder);
@@ -107,11 +63,13 @@ class TrainerJob {
                        const executor::ExecutorOptions& options);
   Status prepare_workers(const std::shared_ptr<const executor::Runtime>& runtime,
                          const executor::ExecutorOptions& options);
-  /// What every step is counted with. \param values  of the fetches
-  void count_step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
-                  llvm::ArrayRef<Value> values, double seconds);
+  [[nodiscard]] int device_count() const {
+    return devices_ == nullptr ? 1 : devices_->devices().device_count();
+  }
   Status gather_tables(executor::NamedValues& values);
   Status save(const Tool& tool, const Ending& ending);
+  Status save_params(const Tool& tool, const Ending& ending, const ps::SavingTrainer& trainer,
+                     const fleet::FleetSaver& saver, const executor::Executor& executor) const;
   StatusOr<std::unique_ptr<ps::Communicator>> communicator_of(const Settings& settings,
                                                               ps::Remarks& remarks);
 
@@ -132,9 +90,6 @@ class TrainerJob {
   std::unique_ptr<TrainerWorkers> workers_;              ///< null: there is one
   std::unique_ptr<DeviceSteps> devices_;                 ///< null: there is one
   TransferClock clock_;
-  std::unique_ptr<TrainerNumbers> numbers_;  ///< null: nobody wants them
-  std::mutex counting_;                      ///< guards stats_ while workers run
-  TrainerStats stats_;
   std::unique_ptr<executor::PreparedProgram> after_;  ///< federated: sends; else null
   std::unique_ptr<ps::Communicator> communicator_;    ///< null: ops send and receive themselves
 };

@@ -15,6 +15,7 @@
 #include "io/npz.h"
 #include "ps/transport/inproc.h"
 #include "tools/common/signal_watch.h"
+#include "tools/ps/fleet_role.h"
 #include "tools/ps/job_report.h"
 #include "tools/ps/server_job.h"
 #include "tools/ps/trainer_job.h"
@@ -148,19 +149,19 @@ Status Cluster::open_servers() {
 
 Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, NamedValues& gathered,
                             TrainerStats& stats) {
-  const TrainerJob::Files files{folder_.program("trainer", id), folder_.startup("trainer", id),
-                                folder_.slices(), options_.params};
+  const Trainer::Files files{folder_.program("trainer", id), folder_.startup("trainer", id),
+                             folder_.slices(), options_.params};
   PsFlags flags = options_.ps;
   flags.silence_timeout_ms = 0;
-  TrainerJob::Settings settings;
+  Trainer::Settings settings;
   settings.trainer = id;
   settings.threads = threads_for(folder_.trainers);
   settings.optimize = options_.optimize;
   settings.files_root = options_.allow_dir;
   MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
-                            TrainerJob::open(tool_, files, flags, settings, transport_));
-  if (!options_.ps.report.empty()) job->keep_stats();
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
+                            open_trainer(tool_, files, flags, settings, transport_));
+  if (!options_.ps.report.empty()) job->keep_stats(nullptr);
   // Trainer 0 stands for all of them; they go at one pace.
   const std::optional<ProgressMode> mode = progress_mode(options_.progress);
   const bool shows = id == 0 && mode && !tool_.common().quiet;
@@ -183,7 +184,7 @@ Status Cluster::run_trainer(int id, const Steps& feeds, NamedValues& results, Na
   if (shows) progress.finish(state);
   if (stop_.stopped()) return job->finish(tool_, {});
   const bool gathers = id == 0 && !options_.save_persistables.empty();
-  TrainerJob::Ending ending = ending_of(tool_, options_);
+  Trainer::Ending ending = ending_of(tool_, options_);
   if (gathers) ending.gather = &gathered;
   return job->finish(tool_, ending);
 }
@@ -257,6 +258,8 @@ StatusOr<int> run_cluster(Tool& tool, const RunOptions& options) {
                   "--cluster: give the folder of the transpiled job (--transpiled)");
   }
   MILLRACE_ASSIGN_OR_RETURN(Folder folder, open_folder(options.ps.transpiled));
+  if (!options.ps.report.empty() && is_fleet_role(folder.program("trainer", 0)))
+    return Unimplemented("--report of a fleet job");
   SignalWatch watch;  // before threads
   watch.start({});
   return Cluster(tool, options, std::move(folder), watch).run();

@@ -16,6 +16,7 @@
 #include "tools/common/signal_watch.h"
 #include "tools/ps/metrics_page.h"
 #include "tools/ps/run_server.h"
+#include "tools/ps/trainer.h"
 #include "tools/ps/trainer_job.h"
 #include "tools/run/feeder.h"
 #include "tools/run/parallel.h"
@@ -29,14 +30,14 @@ using executor::NamedValues;
 
 // Says to the servers that this was all, behind what waits to be sent. A trainer that was told to
 // stop leaves the job, which goes on without it, and keeps nothing.
-Status leave(const Tool& tool, TrainerJob& job, const TrainerJob::Ending& ending,
+Status leave(const Tool& tool, Trainer& job, const Trainer::Ending& ending,
              const SignalWatch& watch) {
-  return job.finish(tool, watch.stopped() ? TrainerJob::Ending() : ending);
+  return job.finish(tool, watch.stopped() ? Trainer::Ending() : ending);
 }
 
 // Trains the steps from `first` on, up to a signal, and leaves the job.
-Status train(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder, int64_t begin,
-             NamedValues& results, const TrainerJob::Ending& ending, const SignalWatch& watch) {
+Status train(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder, int64_t begin,
+             NamedValues& results, const Trainer::Ending& ending, const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
   Progress progress(tool.common().quiet ? ProgressMode::kNever : *mode);
@@ -79,7 +80,7 @@ struct Side {
 
 // Steps of one worker, one after the other, until there are no more, one has failed, or a signal
 // has come.
-Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feeder, Side& side,
+Status work(int worker, const RunOptions& options, Trainer& job, Feeder& feeder, Side& side,
             Progress& progress, NamedValues& results, const SignalWatch& watch) {
   const bool prefixed = !feeder.has_data();
   NamedValues feeds;
@@ -114,8 +115,8 @@ Status work(int worker, const RunOptions& options, TrainerJob& job, Feeder& feed
 }
 
 // The same with several threads, each of which takes the next batch when it is done with one.
-Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job, Feeder& feeder,
-                          int64_t begin, NamedValues& results, const TrainerJob::Ending& ending,
+Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, Feeder& feeder,
+                          int64_t begin, NamedValues& results, const Trainer::Ending& ending,
                           const SignalWatch& watch) {
   const std::optional<ProgressMode> mode = progress_mode(options.progress);
   if (!mode) return Status(StatusCode::kUsage, "--progress: expected auto, never or json");
@@ -143,7 +144,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, TrainerJob& job
 }
 
 // Goes back as often as servers come back older than this trainer.
-StatusOr<int64_t> go_back(const Tool& tool, TrainerJob& job, int trainer) {
+StatusOr<int64_t> go_back(const Tool& tool, Trainer& job, int trainer) {
   while (true) {
     const StatusOr<int64_t> step = job.go_back();
     if (step.ok())
@@ -152,9 +153,8 @@ StatusOr<int64_t> go_back(const Tool& tool, TrainerJob& job, int trainer) {
   }
 }
 
-Status train_to_the_end(Tool& tool, const RunOptions& options, TrainerJob& job,
-                        NamedValues& results, const TrainerJob::Ending& ending,
-                        const SignalWatch& watch) {
+Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, NamedValues& results,
+                        const Trainer::Ending& ending, const SignalWatch& watch) {
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, job.program()));
   for (int64_t first = job.first_step();;) {
@@ -180,7 +180,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   ps::CallTrace trace;
   const bool traces = !options.profile.empty();
   if (traces) transport = ps::make_tracing_transport(std::move(transport), trace);
-  TrainerJob::Settings settings;
+  Trainer::Settings settings;
   settings.trainer = options.ps.trainer_id;
   settings.threads = tool.common().threads;
   settings.optimize = options.optimize;
@@ -199,10 +199,10 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
     };
   }
   MILLRACE_RETURN_IF_ERROR(read_communicator_settings(settings));
-  const TrainerJob::Files files{options.program, options.startup,
-                                find_slices(options.ps.slices, options.program), options.params};
-  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<TrainerJob> job,
-                            TrainerJob::open(tool, files, options.ps, settings, transport));
+  const Trainer::Files files{options.program, options.startup,
+                             find_slices(options.ps.slices, options.program), options.params};
+  MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Trainer> job,
+                            open_trainer(tool, files, options.ps, settings, transport));
   if (traces || exposer != nullptr || !options.ps.stats.empty())
     job->keep_stats(traces ? &trace : nullptr);
   if (exposer != nullptr) job->publish_to(metrics);
@@ -210,7 +210,7 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   NamedValues results;
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
-  TrainerJob::Ending ending = ending_of(tool, options);
+  Trainer::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
   watch.start({});
   const Status trained = train_to_the_end(tool, options, *job, results, ending, watch);
@@ -284,8 +284,8 @@ Status name_programs(RunOptions& options, const Part& part) {
 
 }  // namespace
 
-TrainerJob::Ending ending_of(const Tool& tool, const RunOptions& options) {
-  TrainerJob::Ending ending;
+Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
+  Trainer::Ending ending;
   ending.params = options.save_params;
   ending.save_programs = options.save_programs;
   ending.model = options.save_model;

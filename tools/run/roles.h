@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tools/ps/trainer_job.h"
+#include "tools/ps/trainer.h"
 #include "tools/run/options.h"
 
 namespace millrace::tools {
@@ -9,6 +9,6 @@ namespace millrace::tools {
 StatusOr<int> run_role(Tool& tool, const RunOptions& options);
 
 /// What the options keep of a job at its end, but for the vars that are gathered.
-TrainerJob::Ending ending_of(const Tool& tool, const RunOptions& options);
+Trainer::Ending ending_of(const Tool& tool, const RunOptions& options);
 
 }  // namespace millrace::tools

@@ -1,0 +1,379 @@
+// Folders of transpile-program --fleet run by the tools: the same bits as by fleet::Fleet, in one
+// process and in several; saved, loaded and served; and what is wrong is named.
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "io/npz.h"
+#include "ps/transport/inproc.h"
+#include "tests/fleet/ctr_job.h"
+#include "tests/support/process.h"
+#include "tests/tools/ctr_folder.h"
+#include "tools/ps/fleet_role.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class FleetJobs : public CtrFolder {};
+
+// The same job by fleet::Fleet: members "tT/stepK/<loss>", and at the end the dense parameters and
+// rows by name.
+Arrays train_by_fleet(int steps, const std::vector<std::string>& servers, Arrays& after) {
+  Arrays losses;
+  const auto way = std::make_shared<ps::InprocTransport>();
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < static_cast<int>(servers.size()); ++i) {
+    threads.emplace_back([&, i] {
+      fleet::Fleet fleet;
+      ctr_job::prepare(fleet, ctr_job::role_of(fleet::Role::kServer, i, servers), true, Adam{});
+      check(fleet.init_server());
+      check(fleet.run_server(*way));
+    });
+  }
+  for (int worker = 0; worker < kWorkers; ++worker) {
+    threads.emplace_back([&, worker] {
+      fleet::Fleet fleet;
+      ctr_job::prepare(fleet, ctr_job::role_of(fleet::Role::kWorker, worker, servers), true,
+                       Adam{});
+      check(fleet.init_worker(way));
+      const std::string loss = ctr_job::loss_name();
+      for (int step = 0; step < steps; ++step) {
+        std::vector<Value> results(1);
+        check(fleet.step(ctr_job::feeds_of(worker, step), {loss}, results));
+        const std::lock_guard lock(mutex);
+        losses[fmt::format("t{}/step{}/{}", worker, step, loss)] = floats_of(results[0]);
+      }
+      check(fleet.worker()->wait_for_all());
+      if (worker == 0) {
+        for (const std::string name : {"fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0"})
+          after[name] = floats_of(*fleet.worker()->scope().find(name));
+        const auto& entry = fleet.worker()->tables()->all().begin()->second;
+        after["emb"] = floats_of(*fleet.worker()->tables()->gather(entry));
+      }
+      check(fleet.stop_worker());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return losses;
+}
+
+TEST_F(FleetJobs, ASynchronousJobInOneProcessHasTheBitsOfFleet) {
+  const std::vector<std::string> servers{"127.0.0.1:7200", "127.0.0.1:7201"};
+  transpile("job", "sync", servers);
+  write_feeds(0, 5);
+  succeed("run-program",
+          joined(cluster("job", 5, "out.npz"), {"--save-persistables", at("after.npz")}));
+  Arrays after;
+  const Arrays losses = train_by_fleet(5, servers, after);
+  EXPECT_EQ(losses.size(), 10U);
+  EXPECT_EQ(floats_in(at("out.npz")), losses);
+  EXPECT_EQ(floats_in(at("after.npz")), after);
+}
+
+TEST_F(FleetJobs, AndSoHasOneOfSeveralProcesses) {
+  const std::string list = spawn::free_endpoints(2);
+  const std::vector<std::string> servers{list.substr(0, list.find(',')),
+                                         list.substr(list.find(',') + 1)};
+  transpile("job", "sync", servers);
+  write_feeds(0, 5);
+  std::vector<std::unique_ptr<spawn::Process>> processes;
+  for (int i = 0; i < 2; ++i)
+    processes.push_back(std::make_unique<spawn::Process>(Words{
+        spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i))}));
+  for (int t = 0; t < kWorkers; ++t) {
+    Words words{spawn::tool("run-program"),
+                "--role",
+                "trainer",
+                "--trainer-id",
+                std::to_string(t),
+                "--transpiled",
+                at("job"),
+                "--feed-steps",
+                at(fmt::format("feeds_{}.npz", t)),
+                "--steps",
+                "5",
+                "--fetch",
+                ctr_job::loss_name(),
+                "--output",
+                at(fmt::format("out_{}.npz", t)),
+                "--threads",
+                "1",
+                "--save-persistables",
+                at(fmt::format("after_{}.npz", t))};
+    if (t == 0) words = joined(words, {"--stats", at("stats.json")});
+    processes.push_back(std::make_unique<spawn::Process>(words));
+  }
+  for (const auto& process : processes)
+    EXPECT_EQ(process->wait(kTimeoutMs), 0) << process->output();
+  Arrays after;
+  const Arrays losses = train_by_fleet(5, servers, after);
+  for (const int t : {0, 1}) {
+    Arrays own;
+    for (auto& [name, value] : floats_in(at(fmt::format("out_{}.npz", t))))
+      own[fmt::format("t{}/", t) + name] = value;
+    for (const auto& [name, value] : own) EXPECT_EQ(value, losses.at(name)) << name;
+    EXPECT_EQ(own.size(), 5U);
+    EXPECT_EQ(floats_in(at(fmt::format("after_{}.npz", t))), after);
+  }
+  EXPECT_THAT(testing::bytes_of(at("stats.json")), HasSubstr("\"steps\": 5"));
+}
+
+TEST_F(FleetJobs, LaunchStartsAnAsynchronousOne) {
+  const std::string list = spawn::free_endpoints(2);
+  transpile("job", "async", {list.substr(0, list.find(',')), list.substr(list.find(',') + 1)});
+  write_feeds(0, 40);
+  for (int t = 0; t < kWorkers; ++t)
+    fs::rename(at(fmt::format("feeds_{}.npz", t)), at(fmt::format("own{}.npz", t)));
+  succeed("launch", {"--servers",
+                     list,
+                     "--trainer_num",
+                     "2",
+                     "--log_dir",
+                     at("logs"),
+                     "--",
+                     spawn::tool("run-program"),
+                     "--role",
+                     "auto",
+                     "--transpiled",
+                     at("job"),
+                     "--feed-steps",
+                     at("own{rank}.npz"),
+                     "--steps",
+                     "40",
+                     "--fetch",
+                     ctr_job::loss_name(),
+                     "--save-persistables",
+                     at("after{rank}.npz"),
+                     "--stats",
+                     at("stats{rank}.json")});
+  EXPECT_THAT(testing::bytes_of(at("stats1.json")), HasSubstr("\"steps\": 40"));
+  EXPECT_EQ(floats_in(at("after0.npz")).size(), 5U);
+}
+
+TEST_F(FleetJobs, SavedAndGoneOnWithItEndsWithTheSameBits) {
+  transpile("job", "sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
+  write_feeds(0, 6);
+  succeed("run-program",
+          joined(cluster("job", 6, "whole.npz"), {"--save-persistables", at("whole_after.npz")}));
+  write_feeds(0, 3);
+  const Words save{"--allow-dir", folder_.path(), "--save-params", at("saved")};
+  succeed("run-program", joined(cluster("job", 3, "first.npz"), save));
+  EXPECT_TRUE(fs::exists(at("saved.manifest.json")));
+  EXPECT_EQ(
+      run("run-program", joined(cluster("job", 3, "first.npz"), {"--save-params", at("other")}))
+          .code,
+      3);  // no folder is allowed
+  write_feeds(3, 6);
+  const Arrays whole = floats_in(at("whole.npz"));
+  for (const int servers : {2, 3}) {
+    std::vector<std::string> endpoints;
+    for (int i = 0; i < servers; ++i) endpoints.push_back(fmt::format("127.0.0.1:{}", 7300 + i));
+    transpile("later", "sync", endpoints);
+    succeed("run-program",
+            joined(cluster("later", 3, "later.npz"),
+                   {"--params", at("saved"), "--save-persistables", at("later_after.npz")}));
+    const Arrays later = floats_in(at("later.npz"));
+    EXPECT_EQ(later.size(), 6U);
+    for (const auto& [name, value] : later) {
+      std::string then = name;
+      then[name.find("step") + 4] = static_cast<char>(name[name.find("step") + 4] + 3);
+      EXPECT_EQ(value, whole.at(then)) << name << " " << servers;
+    }
+    EXPECT_EQ(floats_in(at("later_after.npz")), floats_in(at("whole_after.npz"))) << servers;
+  }
+}
+
+TEST_F(FleetJobs, WholeVarsGiveEveryoneItsPart) {
+  transpile("job", "sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
+  write_feeds(0, 3);
+  succeed("run-program",
+          joined(cluster("job", 3, "out.npz"), {"--save-persistables", at("after.npz")}));
+  write_feeds(0, 1);
+  // a step of rate 0 would leave them; here the loss of the first step shows what it began with
+  succeed("run-program", joined(cluster("job", 1, "later.npz"), {"--params", at("after.npz")}));
+  NamedValues feeds = ctr_job::feeds_of(1, 0);
+  write("one.npz", *io::npz_bytes(feeds));
+  succeed("run-program", {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--params",
+                          at("after.npz"), "--feed", at("one.npz"), "--fetch", ctr_job::loss_name(),
+                          "--output", at("alone.npz"), "--threads", "1"});
+  EXPECT_EQ(floats_in(at("later.npz")).at("t1/step0/" + ctr_job::loss_name()),
+            floats_in(at("alone.npz")).at(ctr_job::loss_name()));
+}
+
+TEST_F(FleetJobs, TheModelThatIsSavedIsServed) {
+  transpile("job", "sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
+  write_feeds(0, 4);
+  const std::string main = std::string(ctr_job::kFolder) + "origin_main.pb";
+  succeed("run-program", joined(cluster("job", 4, "out.npz"),
+                                {"--save-persistables", at("after.npz"), "--save-model",
+                                 at("model"), "--model-program", main, "--model-feeds",
+                                 "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(at("model")))
+    names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  EXPECT_THAT(names,
+              ElementsAre("__model__", "emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"));
+  NamedValues feeds = ctr_job::feeds_of(0, 9);
+  write("one.npz", *io::npz_bytes(feeds));
+  succeed("run-program", {"--model-dir", at("model"), "--feed", at("one.npz"), "--output",
+                          at("served.npz"), "--threads", "1"});
+  succeed("run-program", {"--program", main, "--params", at("after.npz"), "--feed", at("one.npz"),
+                          "--fetch", kFetch, "--output", at("alone.npz"), "--threads", "1"});
+  const Arrays served = floats_in(at("served.npz"));
+  EXPECT_EQ(served.size(), 1U);
+  EXPECT_EQ(served, floats_in(at("alone.npz")));
+}
+
+// Trainers of a geo job train by themselves; servers have their moves after every second step.
+TEST_F(FleetJobs, AGeoJobIsSavedServedAndGoesOn) {
+  const std::string k_steps = R"(, "a_sync_configs": {"k_steps": 2})";
+  transpile("job", "geo", {"127.0.0.1:7200", "127.0.0.1:7201"}, kWorkers, k_steps);
+  write_feeds(0, 40);
+  const std::string main = std::string(ctr_job::kFolder) + "origin_main.pb";
+  succeed("run-program",
+          joined(cluster("job", 40, "out.npz"),
+                 {"--allow-dir", folder_.path(), "--save-persistables", at("after.npz"),
+                  "--save-params", at("saved"), "--save-model", at("model"), "--model-program",
+                  main, "--model-feeds", "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
+  const Arrays losses = floats_in(at("out.npz"));
+  const std::string loss = ctr_job::loss_name();
+  for (const int t : {0, 1})
+    EXPECT_LT(losses.at(fmt::format("t{}/step39/{}", t, loss))[0],
+              0.5F * losses.at(fmt::format("t{}/step0/{}", t, loss))[0]);
+  write("one.npz", *io::npz_bytes(ctr_job::feeds_of(1, 0)));
+  succeed("run-program", {"--model-dir", at("model"), "--feed", at("one.npz"), "--output",
+                          at("served.npz"), "--threads", "1"});
+  succeed("run-program",
+          {"--program", main, "--params", at("after.npz"), "--feed", at("one.npz"), "--fetch",
+           kFetch + std::string(",") + loss, "--output", at("alone.npz"), "--threads", "1"});
+  const Arrays alone = floats_in(at("alone.npz"));
+  EXPECT_EQ(floats_in(at("served.npz")).at(kFetch), alone.at(kFetch));
+  // another number of servers begins with what was saved, and so do its trainers
+  transpile("later", "geo", {"127.0.0.1:7300", "127.0.0.1:7301", "127.0.0.1:7302"}, kWorkers,
+            k_steps);
+  write_feeds(0, 1);
+  succeed("run-program", joined(cluster("later", 1, "later.npz"), {"--params", at("saved")}));
+  EXPECT_EQ(floats_in(at("later.npz")).at("t1/step0/" + loss), alone.at(loss));
+}
+
+TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
+  transpile("job", "sync", {"127.0.0.1:7200"});
+  write_feeds(0, 1);
+  const std::string server = at("job/pserver_0/__model__");
+  const std::string trainer = at("job/trainer_1/__model__");
+  struct Case {
+    std::string tool;
+    Words words;
+    int code;
+    std::string said;
+  };
+  const std::vector<Case> cases{
+      {"run-program",
+       {"--role", "trainer", "--program", trainer},
+       2,
+       "trainer 0 was given the folder of trainer 1"},
+      {"run-program",
+       {"--role", "trainer", "--program", server},
+       2,
+       "trainer 0 was given the folder of server 0"},
+      {"pserver", {"--program", trainer}, 2, "this is the folder of a trainer"},
+      {"pserver", {"--program", server, "--snapshot-dir", at("snapshots")}, 7, "snapshots"},
+      {"run-program",
+       {"--role", "trainer", "--transpiled", at("job"), "--worker-threads", "2"},
+       7,
+       "--worker-threads"},
+      {"run-program", joined(cluster("job", 1, "out.npz"), {"--report", at("page.html")}), 7,
+       "--report"},
+      {"run-program", joined(cluster("job", 1, "out.npz"), {"--save-model", at("model")}), 2,
+       "--model-program"},
+      {"pserver",
+       {"--program", server, "--params", at("feeds.npz"), "--start-timeout-ms", "200",
+        "--insecure-listen", "--endpoint", "127.0.0.1:0"},
+       5,
+       "trainer 0"},
+      {"run-program",
+       {"--role", "trainer", "--transpiled", at("job"), "--deadline-ms", "300",
+        "--reconnect-timeout-ms", "100"},
+       5,
+       "127.0.0.1:7200"}};
+  for (const Case& each : cases) {
+    const Ended ended = run(each.tool, each.words);
+    EXPECT_EQ(ended.code, each.code) << each.said << "\n" << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr(each.said));
+  }
+}
+
+TEST_F(FleetJobs, ATrainerThatIsLostEndsTheJob) {
+  const std::string server = spawn::free_endpoints(1);
+  transpile("job", "sync", {server});
+  write_feeds(0, 5);
+  spawn::Process serving({spawn::tool("pserver"), "--program", at("job/pserver_0/__model__"),
+                          "--silence-timeout-ms", "3000"});
+  ASSERT_TRUE(serving.has_written("ready ", kTimeoutMs)) << serving.output();
+  std::vector<std::unique_ptr<spawn::Process>> trainers;
+  for (int t = 0; t < kWorkers; ++t) {
+    Words words{spawn::tool("run-program"),
+                "--role",
+                "trainer",
+                "--trainer-id",
+                std::to_string(t),
+                "--transpiled",
+                at("job"),
+                "--feed-steps",
+                at(fmt::format("feeds_{}.npz", t)),
+                "--steps",
+                "5",
+                "--silence-timeout-ms",
+                "3000",
+                "--reconnect-timeout-ms",
+                "500",
+                "--save-persistables",
+                at(fmt::format("after_{}.npz", t))};
+    if (t == 0) words = joined(words, {"--kill-point", "trainer/before-complete"});
+    trainers.push_back(std::make_unique<spawn::Process>(words));
+  }
+  // the other one waits for its end
+  EXPECT_EQ(trainers[0]->wait(kTimeoutMs), 128 + SIGKILL) << trainers[0]->output();
+  EXPECT_EQ(serving.wait(kTimeoutMs), 5) << serving.output();
+  EXPECT_THAT(serving.output(), HasSubstr("trainer 0"));
+  EXPECT_EQ(trainers[1]->wait(kTimeoutMs), 5) << trainers[1]->output();
+  EXPECT_FALSE(fs::exists(at("after_1.npz")));
+}
+
+TEST(FleetRuntimeJson, NamesWhatIsWrong) {
+  const auto fault = [](const std::string& text) {
+    FleetRole role;
+    return parse_fleet_runtime(text, role).message();
+  };
+  const std::string good =
+      R"("communicator_mode": 0, "role_id": 0, "endpoints": ["a:1"], "fleet_opt": {"mpi_size": 2})";
+  EXPECT_EQ(fault("{" + good + "}"), "");
+  EXPECT_EQ(fault("[]"), "expected a JSON object");
+  EXPECT_THAT(fault("{}"), HasSubstr("communicator_mode"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 9, "role_id": 0})"), HasSubstr("expected 0 to 3"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 0.5})"),
+              HasSubstr("'role_id': expected a whole number"));
+  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": {"x": []}})"), HasSubstr("'x' is no number"));
+  EXPECT_THAT(fault("{" + good + R"(, "recv_dense": 3})"), HasSubstr("recv_dense"));
+  EXPECT_THAT(fault("{" + good + R"(, "send_context": {"g": {"colour": 1, "table_id": 0,
+                    "trainer_id": 0}}})"),
+              HasSubstr("send_context.g.colour"));
+  EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 4, "endpoints": ["a:1"],
+                    "fleet_opt": {"mpi_size": 2}})"),
+              HasSubstr("'role_id': expected less than 1, found 4"));
+}
+
+}  // namespace
+}  // namespace millrace::tools
