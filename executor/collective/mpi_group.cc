@@ -24,15 +24,19 @@ constexpr int kRollTag = 2;
 constexpr int64_t kMostMessageBytes = int64_t{1} << 30U;  // MPI counts in int
 constexpr int kTestsBetweenLooks = 512;
 // MPI hands on messages up to about 4 KiB at once, header included; longer ones cost a round trip
-// first. So what is short travels in such pieces, what is long in pieces that stay in a cache.
+// first. So what is short travels in such pieces. What is longer travels in few segments, and what
+// does not stay in a cache anyway in segments of which those under way do.
 constexpr int64_t kPieceBytes = 3584;
 constexpr int64_t kLongestInPieces = 32 << 10;
-constexpr int64_t kMpiGroupSegmentBytes = 256 << 10;
+constexpr int64_t kSegmentBytes = 256 << 10;
+constexpr int64_t kLongestCached = 1 << 20;
+constexpr int64_t kSmallSegmentBytes = 64 << 10;
 // Segments that may arrive before the first of them is used.
 constexpr int64_t kAhead = 4;
 
 int64_t segment_of(int64_t bytes) {
-  return bytes <= kLongestInPieces ? kPieceBytes : kMpiGroupSegmentBytes;
+  if (bytes <= kLongestInPieces) return kPieceBytes;
+  return bytes <= kLongestCached ? kSegmentBytes : kSmallSegmentBytes;
 }
 // The ranks that are left say so within this time.
 constexpr auto kRollTime = std::chrono::milliseconds(1000);
@@ -227,7 +231,7 @@ void show_to_components() {
     dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
 }
 
-StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& settings) {
+StatusOr<std::unique_ptr<CollectiveGroup>> open(const GroupSettings& settings) {
   int is_up = 0;
   MPI_Initialized(&is_up);
   if (is_up != 0)
@@ -248,7 +252,7 @@ StatusOr<std::unique_ptr<CollectiveGroup>> open_mpi_group(const GroupSettings& s
   return std::unique_ptr<CollectiveGroup>(std::make_unique<MpiGroup>(own, communicator, true));
 }
 
-constexpr MpiEngine kEngine{&open_mpi_group};
+constexpr MpiEngine kEngine{&open};
 
 }  // namespace
 }  // namespace millrace::executor

@@ -1,6 +1,7 @@
 #include "ps/communicator/send_lanes.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -84,18 +85,23 @@ Status SendLanes::push(size_t index, size_t var, const Value* from, Value* owned
   queue.waiting.push_back(std::move(value));
   lane.last_arrival = Clock::now();
   list_if_ready(lane);
-  const auto due = lane.last_arrival + std::chrono::milliseconds(options_.wait_ms);
-  if (!ready_.empty() || (!options_.on_demand && due < next_wake_)) work_.notify_one();
+  auto wake = Clock::time_point::max();
+  if (!options_.on_demand) wake = lane.last_arrival + std::chrono::milliseconds(options_.wait_ms);
+  if (find_leaving(wake) != ready_.end() || wake < next_wake_) work_.notify_one();
   return Ok();
 }
 
-Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, const Lane& lane,
-                                 const Queue& queue, size_t var) {
+Status SendLanes::wait_for_place(std::unique_lock<std::mutex>& lock, Lane& lane, const Queue& queue,
+                                 size_t var) {
   const auto has_place = [&] {
     // What a message under construction takes does not count as waiting.
     const size_t gathered = options_.on_demand || lane.sending ? 0 : merge_limit();
     return queue.waiting.size() + queue.reserved < static_cast<size_t>(options_.queue) + gathered;
   };
+  if (!has_place()) {
+    lane.awaited = true;
+    work_.notify_one();
+  }
   const auto deadline = Clock::now() + std::chrono::milliseconds(options_.deadline_ms);
   const bool in_time =
       space_.wait_until(lock, deadline, [&] { return !error_.ok() || stopping_ || has_place(); });
@@ -161,13 +167,18 @@ size_t SendLanes::merge_limit() const {
   return flush_merge_ > 0 ? flush_merge_ : static_cast<size_t>(options_.merge);
 }
 
+void SendLanes::list(Lane& lane) {
+  lane.listed = true;
+  lane.listed_at = Clock::now();
+  lane.light = is_light(lane);
+  ready_.push_back(static_cast<size_t>(&lane - lanes_.data()));
+}
+
 void SendLanes::list_if_ready(Lane& lane) {
   if (lane.sending || lane.listed) return;
   const size_t count = complete(lane);
   const bool full = !options_.on_demand && count >= static_cast<size_t>(options_.merge);
-  if (count == 0 || (!full && flush_merge_ == 0)) return;
-  lane.listed = true;
-  ready_.push_back(static_cast<size_t>(&lane - lanes_.data()));
+  if (count > 0 && (full || flush_merge_ > 0)) list(lane);
 }
 
 bool SendLanes::is_light(const Lane& lane) const {
@@ -188,17 +199,41 @@ void SendLanes::list_overdue(Clock::time_point& wake) {
     if (candidate.sending || complete(candidate) == 0) continue;
     const auto due = candidate.last_arrival + std::chrono::milliseconds(options_.wait_ms);
     wake = std::min(wake, due);
-    if (due > now || candidate.listed) continue;
-    candidate.listed = true;
-    ready_.push_back(static_cast<size_t>(&candidate - lanes_.data()));
+    if (due <= now && !candidate.listed) list(candidate);
   }
 }
 
-// Takes the first lane that may be emptied now out of the list.
-bool SendLanes::pop_ready(size_t& lane) {
-  const auto found = std::find_if(ready_.begin(), ready_.end(), [&](size_t index) {
-    return !light_under_way_ || !is_light(lanes_[index]);
-  });
+// Whether the small values that are ready may leave; if only later, when at the latest. A step's
+// small gradients come within microseconds of each other, and a call for each costs more.
+bool SendLanes::light_may_leave(Clock::time_point& wake) const {
+  if (light_under_way_) return false;
+  bool complete = true;
+  auto due = Clock::time_point::max();
+  for (const Lane& lane : lanes_) {
+    if (lane.expected && !lane.listed) complete = false;
+    if (!lane.listed || !lane.light) continue;
+    due =
+        std::min(due, lane.awaited ? Clock::time_point::min() : lane.listed_at + options_.patience);
+  }
+  if (complete || flush_merge_ > 0 || due <= Clock::now()) return true;
+  wake = std::min(wake, due);
+  return false;
+}
+
+// The first lane of the list that may be emptied now; if there is none, when there will be.
+std::deque<size_t>::iterator SendLanes::find_leaving(Clock::time_point& wake) {
+  std::optional<bool> light;
+  const auto leaves = [&](size_t index) {
+    if (!lanes_[index].light) return true;
+    if (!light) light = light_may_leave(wake);
+    return *light;
+  };
+  return std::find_if(ready_.begin(), ready_.end(), leaves);
+}
+
+// Takes it out of the list.
+bool SendLanes::pop_ready(size_t& lane, Clock::time_point& wake) {
+  const auto found = find_leaving(wake);
   if (found == ready_.end()) return false;
   lane = *found;
   ready_.erase(found);
@@ -209,9 +244,8 @@ bool SendLanes::pop_ready(size_t& lane) {
 bool SendLanes::next(std::unique_lock<std::mutex>& lock, size_t& lane) {
   while (!abandon_) {
     auto wake = Clock::now() + kIdleWake;
-    if (pop_ready(lane)) return true;
     if (!options_.on_demand) list_overdue(wake);
-    if (pop_ready(lane)) return true;
+    if (pop_ready(lane, wake)) return true;
     next_wake_ = wake;
     work_.wait_until(lock, wake);
   }
@@ -226,7 +260,7 @@ void SendLanes::work() {
 
 void SendLanes::take(size_t index, std::vector<Taken>& taken) {
   Lane& lane = lanes_[index];
-  lane.listed = false;
+  lane.listed = lane.awaited = false;
   const size_t count = std::min(complete(lane), merge_limit());
   if (count == 0) return;  // dropped meanwhile
   lane.sending = true;
@@ -259,10 +293,10 @@ void SendLanes::give_back(Taken& taken) {
 
 void SendLanes::run(std::unique_lock<std::mutex>& lock, size_t index) {
   std::vector<Taken> taken;
-  const bool light = is_light(lanes_[index]);
+  const bool light = lanes_[index].light;
   take(index, taken);
   for (auto at = ready_.begin(); light && at != ready_.end();) {
-    if (is_light(lanes_[*at])) {
+    if (lanes_[*at].light) {
       take(*at, taken);
       at = ready_.erase(at);
     } else {
@@ -270,7 +304,11 @@ void SendLanes::run(std::unique_lock<std::mutex>& lock, size_t index) {
     }
   }
   if (taken.empty()) return;
-  light_under_way_ |= light;
+  if (light) {
+    light_under_way_ = true;
+    for (Lane& lane : lanes_) lane.expected = false;
+    for (const Taken& load : taken) lanes_[load.lane].expected = true;
+  }
   if (!ready_.empty()) work_.notify_one();
   lock.unlock();
   space_.notify_all();
@@ -315,7 +353,7 @@ Status SendLanes::send_batches(std::vector<Taken>& taken) {
 
 void SendLanes::drop_all() {
   for (Lane& lane : lanes_) {
-    lane.listed = false;
+    lane.listed = lane.awaited = false;
     for (Queue& queue : lane.queues) queue.waiting.clear();
   }
   ready_.clear();

@@ -28,11 +28,14 @@ struct LaneOptions {
   bool on_demand = false;  ///< nothing leaves before flush()
   /// False: rows may repeat in values that leave; who sends them adds them up.
   bool adds_up_rows = true;
+  /// Small values that are ready wait at most so long for those that left with them last time.
+  std::chrono::microseconds patience{1000};
 };
 
 /// Values on their way out: a bounded queue a var, one lane a context, some threads that empty
 /// them. Messages of one lane leave one after the other, in order. What is ready and small leaves
-/// together, one such load at a time, so that many small vars do not cost as many calls.
+/// together, one such load at a time, so that many small vars do not cost as many calls; it waits a
+/// moment for what left with it last time.
 ///
 /// Thread-safety: push() and flush() from any threads; start() and stop() from one.
 class SendLanes {
@@ -87,8 +90,12 @@ class SendLanes {
     std::vector<std::string> names;
     std::vector<Queue> queues;  ///< one a var
     Clock::time_point last_arrival;
+    Clock::time_point listed_at;
     bool sending = false;
-    bool listed = false;  ///< in ready_
+    bool listed = false;    ///< in ready_
+    bool light = false;     ///< listed with small values
+    bool expected = false;  ///< left with the last load of small values
+    bool awaited = false;   ///< somebody waits for a place in a queue
   };
   /// What a thread has taken out of a lane to send it.
   struct Taken {
@@ -101,14 +108,17 @@ class SendLanes {
   void work();
   bool next(std::unique_lock<std::mutex>& lock, size_t& lane);
   void list_overdue(Clock::time_point& wake);
-  bool pop_ready(size_t& lane);
+  std::deque<size_t>::iterator find_leaving(Clock::time_point& wake);
+  [[nodiscard]] bool light_may_leave(Clock::time_point& wake) const;
+  bool pop_ready(size_t& lane, Clock::time_point& wake);
+  void list(Lane& lane);
   void list_if_ready(Lane& lane);
   [[nodiscard]] bool is_light(const Lane& lane) const;
   void run(std::unique_lock<std::mutex>& lock, size_t index);
   void take(size_t index, std::vector<Taken>& taken);
   void give_back(Taken& taken);
   [[nodiscard]] Status send_batches(std::vector<Taken>& taken);
-  Status wait_for_place(std::unique_lock<std::mutex>& lock, const Lane& lane, const Queue& queue,
+  Status wait_for_place(std::unique_lock<std::mutex>& lock, Lane& lane, const Queue& queue,
                         size_t var);
   Status wait_until_empty(std::unique_lock<std::mutex>& lock, Deadline deadline);
   [[nodiscard]] Status leftover() const;

@@ -12,32 +12,24 @@
 #include <grpcpp/impl/codegen/rpc_method.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/channel_arguments.h>
-#include <grpcpp/support/sync_stream.h>
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "ps/transport/call_text.h"
 #include "ps/transport/grpc_parts.h"
+#include "ps/transport/grpc_stream.h"
 
 namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using ClientStream = grpc::ClientReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // The server's own word on a deadline, with what it waited for, is worth a moment more.
-constexpr std::chrono::milliseconds kGrpcClientLastWord{300};
+constexpr std::chrono::milliseconds kLastWord{300};
 // Clocks overflow behind deadlines that mean "never".
-constexpr std::chrono::hours kGrpcClientLongestCall{1000};
+constexpr std::chrono::hours kLongestCall{1000};
 // How long gRPC may hold memory of a call that is over before its connection is cut.
 constexpr std::chrono::milliseconds kReleaseTime{200};
-
-// On gRPC's monotonic clock, which steps of the system's time do not touch.
-gpr_timespec to_gpr(Deadline deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_micros(left.count(), GPR_TIMESPAN));
-}
 
 // Tells when nobody holds the token any more.
 class Lease {
@@ -73,9 +65,10 @@ class Lease {
 };
 
 // One connection and the calls on it.
-struct GrpcClientConnection {
+struct Connection {
   std::shared_ptr<grpc::Channel> channel;
-  std::set<grpc::ClientContext*> calls;
+  std::set<CallStream*> calls;                       // streams in use
+  std::vector<std::unique_ptr<CallStream>> resting;  // the one used last at the end
   bool broken = false;
 };
 
@@ -89,23 +82,27 @@ class GrpcChannel final : public Channel {
 
  private:
   std::shared_ptr<grpc::Channel> new_channel();
-  std::shared_ptr<GrpcClientConnection> enter(grpc::ClientContext& context);
-  void leave(GrpcClientConnection& connection, grpc::ClientContext& context);
+  // A call in use: its stream, and the connection that this belongs to.
+  struct Place {
+    std::shared_ptr<Connection> connection;
+    std::unique_ptr<CallStream> stream;
+  };
+  Place enter();
+  Place take_place();
+  void leave(Place place, bool may_rest);
   Status wait_connected(grpc::Channel& channel, Deadline deadline);
-  Status prepare(grpc::Channel& channel, const Request& request, Deadline deadline,
+  Status prepare(const Place& place, const Request& request, Deadline deadline,
                  OutgoingMessage& message);
-  Status exchange(grpc::Channel& channel, grpc::ClientContext& context,
-                  const OutgoingMessage& message, const Lease& lease, ReplyReader& reader,
-                  grpc::Status& ended);
-  static Status receive(ClientStream& stream, grpc::ClientContext& context, ReplyReader& reader);
-  void cut(GrpcClientConnection& connection);
+  Status exchange(CallStream& stream, const OutgoingMessage& message, const Lease& lease,
+                  Deadline until, ReplyReader& reader);
+  void cut(Connection& connection);
   [[nodiscard]] Status explain(const grpc::Status& ended, const Request& request,
                                Clock::time_point begin) const;
 
   std::shared_ptr<GrpcShared> shared_;
   std::string endpoint_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<GrpcClientConnection>> connections_;
+  std::vector<std::shared_ptr<Connection>> connections_;
   bool was_connected_ = false;
 };
 
@@ -132,33 +129,54 @@ std::shared_ptr<grpc::Channel> GrpcChannel::new_channel() {
   return grpc::CreateCustomChannel(endpoint_, shared_->credentials.client, arguments);
 }
 
-// Registers a call with a connection that has room for it.
-std::shared_ptr<GrpcClientConnection> GrpcChannel::enter(grpc::ClientContext& context) {
+// A stream of a connection that has room for it.
+GrpcChannel::Place GrpcChannel::take_place() {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto limit = static_cast<size_t>(shared_->options.max_streams_per_connection);
-  for (const std::shared_ptr<GrpcClientConnection>& connection : connections_) {
-    if (connection->broken || connection->calls.size() >= limit) continue;
-    connection->calls.insert(&context);
-    return connection;
+  Place place;
+  for (const std::shared_ptr<Connection>& connection : connections_) {
+    if (!connection->broken && connection->calls.size() < limit) place.connection = connection;
+    if (place.connection != nullptr) break;
   }
-  auto connection = std::make_shared<GrpcClientConnection>();
-  connection->channel = new_channel();
-  connection->calls.insert(&context);
-  connections_.push_back(connection);
-  return connection;
+  if (place.connection == nullptr) {
+    place.connection = std::make_shared<Connection>();
+    place.connection->channel = new_channel();
+    connections_.push_back(place.connection);
+  }
+  std::vector<std::unique_ptr<CallStream>>& resting = place.connection->resting;
+  if (resting.empty()) {
+    place.stream = std::make_unique<CallStream>(place.connection->channel);
+  } else {
+    place.stream = std::move(resting.back());
+    resting.pop_back();
+  }
+  place.connection->calls.insert(place.stream.get());
+  return place;
 }
 
-void GrpcChannel::leave(GrpcClientConnection& connection, grpc::ClientContext& context) {
+GrpcChannel::Place GrpcChannel::enter() {
+  for (;;) {
+    Place place = take_place();
+    if (place.stream->is_new() || place.stream->is_ready(kStreamUse)) return place;
+    leave(std::move(place), false);
+  }
+}
+
+void GrpcChannel::leave(Place place, bool may_rest) {
+  if (may_rest) place.stream->rest();
   const std::lock_guard<std::mutex> lock(mutex_);
-  connection.calls.erase(&context);
-  if (connection.broken && connection.calls.empty()) connection.channel.reset();
+  Connection& connection = *place.connection;
+  connection.calls.erase(place.stream.get());
+  if (may_rest && !connection.broken) connection.resting.push_back(std::move(place.stream));
 }
 
 // Ends a connection whose peer does not take what was sent, with all its calls.
-void GrpcChannel::cut(GrpcClientConnection& connection) {
+void GrpcChannel::cut(Connection& connection) {
+  std::vector<std::unique_ptr<CallStream>> over;  // ends after the lock
   const std::lock_guard<std::mutex> lock(mutex_);
   connection.broken = true;
-  for (grpc::ClientContext* const call : connection.calls) call->TryCancel();
+  for (CallStream* const call : connection.calls) call->cancel();
+  over.swap(connection.resting);
   std::erase_if(connections_, [&](const auto& held) { return held.get() == &connection; });
 }
 
@@ -195,22 +213,11 @@ Status GrpcChannel::wait_connected(grpc::Channel& channel, Deadline deadline) {
   return std::move(status).with_hint("is the server running, and is the endpoint right?");
 }
 
-Status GrpcChannel::receive(ClientStream& stream, grpc::ClientContext& context,
-                            ReplyReader& reader) {
-  grpc::ByteBuffer part;
-  while (!reader.done() && stream.Read(&part)) {
-    Status taken = feed(reader, part);
-    if (taken.ok()) continue;
-    context.TryCancel();
-    return taken;
-  }
-  return Ok();
-}
-
 // Connects and puts the request into form.
-Status GrpcChannel::prepare(grpc::Channel& channel, const Request& request, Deadline deadline,
+Status GrpcChannel::prepare(const Place& place, const Request& request, Deadline deadline,
                             OutgoingMessage& message) {
-  MILLRACE_RETURN_IF_ERROR(wait_connected(channel, deadline));
+  if (place.stream->is_new())
+    MILLRACE_RETURN_IF_ERROR(wait_connected(*place.connection->channel, deadline));
   const auto left = std::max(Clock::duration::zero(), deadline - Clock::now());
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(left).count();
   MILLRACE_RETURN_IF_ERROR(encode_request(request, static_cast<uint64_t>(us), message));
@@ -222,55 +229,46 @@ Status GrpcChannel::prepare(grpc::Channel& channel, const Request& request, Dead
       .with_hint("the limit is --max-message-bytes");
 }
 
-// Sends and receives. The status is that of reading the answer; `ended` is gRPC's.
-Status GrpcChannel::exchange(grpc::Channel& channel, grpc::ClientContext& context,
-                             const OutgoingMessage& message, const Lease& lease,
-                             ReplyReader& reader, grpc::Status& ended) {
-  const grpc::internal::RpcMethod method(kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING);
-  const std::unique_ptr<ClientStream> stream(
-      grpc::internal::ClientReaderWriterFactory<grpc::ByteBuffer, grpc::ByteBuffer>::Create(
-          &channel, method, &context));
+// Sends and receives, until the stream ends if the reader is not done. The status is that of
+// reading the answer.
+Status GrpcChannel::exchange(CallStream& stream, const OutgoingMessage& message, const Lease& lease,
+                             Deadline until, ReplyReader& reader) {
   MessageCutter cutter(message, lease.token());
+  grpc::ByteBuffer part;
   for (bool taken = true; taken && !cutter.at_end();) {
-    grpc::ByteBuffer part;
     cutter.next(part);
-    grpc::WriteOptions how;
-    if (cutter.at_end()) how.set_last_message();
-    taken = stream->Write(part, how);
+    taken = stream.write(part, until);
+    part.Clear();
   }
-  Status status = receive(*stream, context, reader);
-  ended = stream->Finish();
-  if (status.ok() && reader.done() && shared_->options.tls)
-    status = check_server(*context.auth_context());
-  return status;
+  // A server that refuses a message says why before it has taken all of it.
+  while (!reader.done() && stream.read(part, until)) MILLRACE_RETURN_IF_ERROR(feed(reader, part));
+  if (reader.done() && shared_->options.tls) return check_server(*stream.context().auth_context());
+  return Ok();
 }
 
 Status GrpcChannel::call(const Request& request, Deadline deadline, Reply& reply) {
   const auto begin = Clock::now();
-  deadline = std::min(deadline, begin + kGrpcClientLongestCall);
+  deadline = std::min(deadline, begin + kLongestCall);
   OutgoingMessage message;
   Lease lease;
   grpc::Status ended;
   ReplyReader reader(shared_->pool, reply, shared_->options.max_message_bytes);
-  Status status;
-  {
-    grpc::ClientContext context;
-    context.set_deadline(to_gpr(deadline + kGrpcClientLastWord));
-    context.set_initial_metadata_corked(true);
-    const std::shared_ptr<GrpcClientConnection> connection = enter(context);
-    // The connection drops its channel once it is cut and without calls, of which this is one.
-    grpc::Channel& channel = *connection->channel;
-    status = prepare(channel, request, deadline, message);
-    const bool connected = status.ok();
-    if (connected) status = exchange(channel, context, message, lease, reader, ended);
-    if (connected && !lease.wait_until(Clock::now() + kReleaseTime)) cut(*connection);
-    leave(*connection, context);
-    if (!connected) return status;
+  Place place = enter();
+  Status status = prepare(place, request, deadline, message);
+  if (!status.ok()) {
+    leave(std::move(place), false);
+    return status;
   }
+  status = exchange(*place.stream, message, lease, deadline + kLastWord, reader);
+  const bool is_over = status.ok() && reader.done();
+  const bool may_rest = is_over && reader.status().ok();
+  if (!may_rest) ended = place.stream->finish();
+  if (!lease.wait_until(Clock::now() + kReleaseTime)) cut(*place.connection);
+  leave(std::move(place), may_rest);
   // Neither this call nor, where it was cut, the connection are there any more: gRPC lets go.
   lease.wait();
   if (!status.ok()) return std::move(status).with_note("in the answer of " + endpoint_);
-  if (!reader.done()) return explain(ended, request, begin);
+  if (!is_over) return explain(ended, request, begin);
   if (reader.status().ok()) return Ok();
   return Status(reader.status()).with_note("from pserver " + endpoint_);
 }

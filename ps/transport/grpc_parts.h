@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,12 @@ namespace millrace::ps {
 inline constexpr const char* kCallMethod = "/millrace.PsService/Call";
 /// A message is cut into gRPC messages of at most so many bytes, and its head.
 inline constexpr size_t kChunkBytes = size_t{1} << 20U;
+/// A server ends a stream on which nothing has happened since its last call for so long, because it
+/// takes a thread.
+inline constexpr std::chrono::milliseconds kStreamRest{5000};
+/// A client uses a stream again within so long. The difference is what the first part of a message
+/// may take on its way, since a server sees parts only when they are whole.
+inline constexpr std::chrono::milliseconds kStreamUse{1000};
 
 /// Cuts a message into gRPC messages whose slices point into its memory.
 class MessageCutter {

@@ -28,17 +28,17 @@ namespace millrace::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using ServerStream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
+using Stream = grpc::ServerReaderWriter<grpc::ByteBuffer, grpc::ByteBuffer>;
 
 // What calls, and replies under way, get when a server ends.
-constexpr std::chrono::milliseconds kGrpcServerMoment{500};
-constexpr std::chrono::milliseconds kGrpcServerDrain{2000};
-constexpr std::chrono::microseconds kGrpcServerLongestCall = std::chrono::hours(1000);
+constexpr std::chrono::milliseconds kMoment{500};
+constexpr std::chrono::milliseconds kDrain{2000};
+constexpr std::chrono::microseconds kLongestCall = std::chrono::hours(1000);
 
 // When the caller stops waiting: what he said, or earlier where gRPC knows so.
 Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   const auto now = Clock::now();
-  const auto limit = static_cast<uint64_t>(kGrpcServerLongestCall.count());
+  const auto limit = static_cast<uint64_t>(kLongestCall.count());
   const Deadline said = now + std::chrono::microseconds(std::min(timeout_us, limit));
   const gpr_timespec at = gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_MONOTONIC);
   const gpr_timespec left = gpr_time_sub(at, gpr_now(GPR_CLOCK_MONOTONIC));
@@ -46,12 +46,12 @@ Deadline deadline_of(const grpc::ServerContext& context, uint64_t timeout_us) {
   return std::min(said, now + std::chrono::nanoseconds(left.tv_sec * 1000000000 + left.tv_nsec));
 }
 
-// The calls that are being served, for ending those that stand still.
+// The streams with the calls that are being served, for ending those that stand still.
 class ActiveCalls {
  public:
-  enum class Stage { kReceiving, kHandling, kReplying };
+  enum class Stage { kResting, kReceiving, kHandling, kReplying };
 
-  // False if the server is about to end.
+  // Adds a stream. False if the server is about to end.
   bool enter(grpc::ServerContext& context) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closing_) return false;
@@ -69,12 +69,14 @@ class ActiveCalls {
     calls_.erase(&context);
     changed_.notify_all();
   }
-  // Ends calls without progress.
+  // Ends calls without progress, and streams that rest.
   void cancel_stalled(std::chrono::milliseconds timeout) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto now = Clock::now();
-    for (const auto& [context, state] : calls_)
-      if (state.stage != Stage::kHandling && now - state.progress > timeout) context->TryCancel();
+    for (const auto& [context, state] : calls_) {
+      const auto limit = state.stage == Stage::kResting ? kStreamRest : timeout;
+      if (state.stage != Stage::kHandling && now - state.progress > limit) context->TryCancel();
+    }
   }
   // Lets no call in, gives those that are there a moment to finish, ends those that are not
   // replying then, and gives the others more time.
@@ -82,14 +84,16 @@ class ActiveCalls {
     std::unique_lock<std::mutex> lock(mutex_);
     closing_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, kGrpcServerMoment, [this] { return calls_.empty(); });
+    for (const auto& [context, state] : calls_)
+      if (state.stage == Stage::kResting) context->TryCancel();
+    changed_.wait_for(lock, kMoment, [this] { return calls_.empty(); });
     const auto replying = [this] {
       return std::any_of(calls_.begin(), calls_.end(),
                          [](const auto& call) { return call.second.stage == Stage::kReplying; });
     };
     for (const auto& [context, state] : calls_)
       if (state.stage != Stage::kReplying) context->TryCancel();
-    changed_.wait_for(lock, kGrpcServerDrain, [&] { return !replying(); });
+    changed_.wait_for(lock, kDrain, [&] { return !replying(); });
   }
   // Wakes at the latest after the period; true if the server is about to end.
   bool sleep(std::chrono::milliseconds period) {
@@ -118,20 +122,23 @@ class PsService final : public grpc::Service {
     AddMethod(new grpc::internal::RpcServiceMethod(
         kCallMethod, grpc::internal::RpcMethod::BIDI_STREAMING,
         new grpc::internal::BidiStreamingHandler<PsService, grpc::ByteBuffer, grpc::ByteBuffer>(
-            [](PsService* service, grpc::ServerContext* context, ServerStream* stream) {
+            [](PsService* service, grpc::ServerContext* context, Stream* stream) {
               return service->serve(*context, *stream);
             },
             this)));
   }
 
  private:
-  grpc::Status serve(grpc::ServerContext& context, ServerStream& stream);
-  grpc::Status exchange(grpc::ServerContext& context, ServerStream& stream);
-  // False if the stream ended within the message.
-  bool receive(grpc::ServerContext& context, ServerStream& stream, CallReader& reader,
-               Status& status);
+  grpc::Status serve(grpc::ServerContext& context, Stream& stream);
+  // Serves a call. False if it was the last one; then `ended` is how the stream ends.
+  bool exchange(grpc::ServerContext& context, Stream& stream, grpc::Status& ended);
+  // False if the stream ended within the message, or before it.
+  // \param begin  receives when its first part came
+  bool receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
+               Clock::time_point& begin, Status& status);
   Status handle(grpc::ServerContext& context, const CallReader& reader, ReplyWriter& reply);
-  void reply(grpc::ServerContext& context, ServerStream& stream, OutgoingMessage message);
+  // False if the stream has ended.
+  bool reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message);
 
   GrpcShared& shared_;
   Handler& handler_;
@@ -139,24 +146,32 @@ class PsService final : public grpc::Service {
   MemoryBudget budget_;
 };
 
-grpc::Status PsService::serve(grpc::ServerContext& context, ServerStream& stream) {
+grpc::Status PsService::serve(grpc::ServerContext& context, Stream& stream) {
   if (!calls_.enter(context)) return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
-  grpc::Status status = exchange(context, stream);
+  grpc::Status ended;
+  while (exchange(context, stream, ended) && calls_.note(context, ActiveCalls::Stage::kResting)) {
+  }
   calls_.leave(context);
-  return status;
+  return ended;
 }
 
-grpc::Status PsService::exchange(grpc::ServerContext& context, ServerStream& stream) {
-  const auto begin = Clock::now();
+bool PsService::exchange(grpc::ServerContext& context, Stream& stream, grpc::Status& ended) {
   CallReader reader(shared_.pool, shared_.options.max_message_bytes);
   reader.set_budget(budget_);
   ReplyWriter answer(shared_.pool);
   Status status;
-  if (!receive(context, stream, reader, status))
-    return {grpc::StatusCode::INVALID_ARGUMENT, "the call ends within its message"};
-  if (status.ok()) {
-    if (!calls_.note(context, ActiveCalls::Stage::kHandling))
-      return {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+  Clock::time_point begin{};
+  if (!receive(context, stream, reader, begin, status)) {
+    if (reader.received_bytes() > 0)
+      ended = {grpc::StatusCode::INVALID_ARGUMENT, "the call ends within its message"};
+    return false;
+  }
+  const bool is_readable = status.ok();
+  if (is_readable) {
+    if (!calls_.note(context, ActiveCalls::Stage::kHandling)) {
+      ended = {grpc::StatusCode::UNAVAILABLE, "the server is ending"};
+      return false;
+    }
     status = handle(context, reader, answer);
   }
   OutgoingMessage message = answer.finish(status);
@@ -167,15 +182,15 @@ grpc::Status PsService::exchange(grpc::ServerContext& context, ServerStream& str
                {reader.received_bytes(), message.bytes(), status.ok(),
                 std::chrono::duration<double>(Clock::now() - begin).count()});
   }
-  reply(context, stream, std::move(message));
-  return grpc::Status::OK;
+  return reply(context, stream, std::move(message)) && is_readable;
 }
 
-bool PsService::receive(grpc::ServerContext& context, ServerStream& stream, CallReader& reader,
-                        Status& status) {
+bool PsService::receive(grpc::ServerContext& context, Stream& stream, CallReader& reader,
+                        Clock::time_point& begin, Status& status) {
   grpc::ByteBuffer part;
   while (status.ok() && !reader.done()) {
     if (!stream.Read(&part)) return false;
+    if (begin == Clock::time_point{}) begin = Clock::now();
     status = feed(reader, part);
     calls_.note(context, ActiveCalls::Stage::kReceiving);
   }
@@ -194,18 +209,17 @@ Status PsService::handle(grpc::ServerContext& context, const CallReader& reader,
   }
 }
 
-void PsService::reply(grpc::ServerContext& context, ServerStream& stream, OutgoingMessage message) {
+bool PsService::reply(grpc::ServerContext& context, Stream& stream, OutgoingMessage message) {
   // gRPC holds the memory for as long as it wants to.
   const auto kept = std::make_shared<OutgoingMessage>(std::move(message));
   MessageCutter cutter(*kept, kept);
-  for (bool taken = true; taken && !cutter.at_end();) {
+  while (!cutter.at_end()) {
     calls_.note(context, ActiveCalls::Stage::kReplying);
     grpc::ByteBuffer part;
     cutter.next(part);
-    grpc::WriteOptions how;
-    if (cutter.at_end()) how.set_last_message();
-    taken = stream.Write(part, how);
+    if (!stream.Write(part)) return false;
   }
+  return true;
 }
 
 // The service with its threads, with a port or without.
