@@ -33,18 +33,17 @@ std::vector<float> work(int index, const std::vector<std::string>& servers, bool
   WaitOptions wait;
   wait.pause = std::chrono::milliseconds(20);
   wait.timeout = std::chrono::seconds(60);
-  check_fleet(fleet.init_worker(tcp(), &wait));
-  const std::string loss =
-      program_of_fleet("origin_main.pb")->root().back().output_names()[0].str();
+  check(fleet.init_worker(tcp(), &wait));
+  const std::string loss = program_of("origin_main.pb")->root().back().output_names()[0].str();
   for (int step = 0; step < steps && fleet.worker() != nullptr; ++step) {
     std::vector<Value> results(1);
-    const Status done = fleet.step(feeds_of_fleet(index, step), {loss}, results);
-    check_fleet(done);
+    const Status done = fleet.step(feeds_of(index, step), {loss}, results);
+    check(done);
     if (!done.ok()) break;
     losses.push_back(results[0].get_if<Tensor>()->data<float>()[0]);
   }
-  check_fleet(fleet.shrink());
-  check_fleet(fleet.stop_worker());
+  check(fleet.shrink());
+  check(fleet.stop_worker());
   return losses;
 }
 
@@ -57,8 +56,8 @@ TEST(Fleet, TwoByTwoOnLoopbackEndsByItself) {
       threads.emplace_back([&, i] {
         Fleet fleet;
         prepare(fleet, role_of(Role::kServer, i, servers), sync);
-        check_fleet(fleet.init_server());
-        check_fleet(fleet.run_server(*tcp()));
+        check(fleet.init_server());
+        check(fleet.run_server(*tcp()));
       });
       threads.emplace_back([&, i] { losses[static_cast<size_t>(i)] = work(i, servers, sync, 30); });
     }
@@ -99,7 +98,7 @@ TEST(Fleet, CallsInTheWrongOrderAreErrors) {
               HasSubstr("call init() first"));
   EXPECT_THAT(fleet.minimize(*registry, *program, *program, "loss").message(),
               HasSubstr("call init() first"));
-  check_fleet(fleet.init(role_of(Role::kWorker, 1, {"a:1", "b:1"})));
+  check(fleet.init(role_of(Role::kWorker, 1, {"a:1", "b:1"})));
   EXPECT_THAT(fleet.minimize(*registry, *program, *program, "loss").message(),
               HasSubstr("call distributed_optimizer() first"));
   EXPECT_THAT(fleet.distributed_optimizer({}, DistributedStrategy()).message(),
@@ -151,7 +150,7 @@ TEST(Fleet, RolesThatItDoesNotHave) {
 TEST(Fleet, FilesAreSharedInOrder) {
   const auto share = [](int index, const std::vector<std::string>& files) {
     Fleet fleet;
-    check_fleet(fleet.init(role_of(Role::kWorker, index, {"a:1"})));
+    check(fleet.init(role_of(Role::kWorker, index, {"a:1"})));
     return *fleet.split_files(files);
   };
   EXPECT_THAT(share(0, {"a", "b", "c"}), ElementsAre("a", "b"));

@@ -290,23 +290,23 @@ TEST_F(TableFilesTest, AnyNumberOfServersTakesADenseTable) {
 
 TEST_F(TableFilesTest, AnyNumberOfServersTakesRows) {
   constexpr int64_t kShards = 10;
-  auto whole = make(ctr());
+  auto whole = make_table_files(ctr_table_files());
   train(*whole);
-  const Rows rows = rows_of(*whole);
+  const Rows rows = rows_of_table_files(*whole);
   // one server has saved, so that three have to read its file
   ASSERT_TRUE(save_table(*whole, folder_, {0, 1, kShards}, 0, Replace::kNo).ok());
   Rows found;
   for (int64_t i = 0; i < 3; ++i) {
-    auto part = make(ctr());
+    auto part = make_table_files(ctr_table_files());
     ASSERT_TRUE(load_table(*part, folder_, {i, 3, kShards}).ok());
     EXPECT_GT(part->size(), 0);
     ASSERT_TRUE(save_table(*part, folder_ + "/of3", {i, 3, kShards}, 0, Replace::kNo).ok());
-    found.merge(rows_of(*part));
+    found.merge(rows_of_table_files(*part));
   }
   EXPECT_EQ(found, rows);
-  auto again = make(ctr());
+  auto again = make_table_files(ctr_table_files());
   ASSERT_TRUE(load_table(*again, folder_ + "/of3", {0, 1, kShards}).ok());
-  EXPECT_EQ(rows_of(*again), rows);
+  EXPECT_EQ(rows_of_table_files(*again), rows);
 }
 
 TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
@@ -330,7 +330,7 @@ TEST_F(TableFilesTest, FoldersOfTablesThatAreNotWholeLoadNothing) {
   EXPECT_THAT(load_table(*one[0], folder_, {0, 1, 1}).to_string(),
               HasSubstr("expected 'servers=N shards=M'"));
 
-  auto rows = make(ctr());
+  auto rows = make_table_files(ctr_table_files());
   train(*rows);
   ASSERT_TRUE(save_table(*rows, folder_, {0, 1, 10}, 0, Replace::kNo).ok());
   std::string bytes = *read_file(table_file(folder_, 0, 0), int64_t{1} << 30U);

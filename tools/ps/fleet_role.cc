@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMaxBytes = int64_t{64} << 20;
+constexpr int64_t kMaxDescBytes = int64_t{64} << 20;
 constexpr int kMostInt = 1 << 30;
 constexpr const char* kDescription = "ps_desc.txt";
 constexpr const char* kRuntime = "runtime.json";
@@ -133,9 +133,9 @@ StatusOr<FleetRole> read_fleet_role(const Tool& tool, const std::string& program
   const std::string beside = (folder / "__startup__").string();
   MILLRACE_ASSIGN_OR_RETURN(role.startup, read_program(tool, startup.empty() ? beside : startup));
   MILLRACE_ASSIGN_OR_RETURN(role.description,
-                            read_file((folder / kDescription).string(), kMaxBytes));
+                            read_file((folder / kDescription).string(), kMaxDescBytes));
   const std::string runtime = (folder / kRuntime).string();
-  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(runtime, kMaxBytes));
+  MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(runtime, kMaxDescBytes));
   MILLRACE_RETURN_IF_ERROR(parse_fleet_runtime(text, role).in_file(runtime));
   return role;
 }

@@ -10,13 +10,13 @@
 
 namespace millrace::tools {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 StatusOr<std::string> join_traces(const std::vector<std::string>& texts) {
-  std::vector<Json> traces;
+  std::vector<OrderedJson> traces;
   double origin = std::numeric_limits<double>::max();
   for (size_t i = 0; i < texts.size(); ++i) {
-    Json trace = Json::parse(texts[i], nullptr, false);
+    OrderedJson trace = OrderedJson::parse(texts[i], nullptr, false);
     const bool is_one = trace.is_object() && trace.contains("traceEvents") &&
                         trace["traceEvents"].is_array() && trace.contains("origin_us") &&
                         trace["origin_us"].is_number() && trace.contains("role") &&
@@ -26,10 +26,10 @@ StatusOr<std::string> join_traces(const std::vector<std::string>& texts) {
     traces.push_back(std::move(trace));
   }
   // by name, so that the order of the files does not matter
-  std::stable_sort(traces.begin(), traces.end(), [](const Json& a, const Json& b) {
+  std::stable_sort(traces.begin(), traces.end(), [](const OrderedJson& a, const OrderedJson& b) {
     return a["role"].get<std::string>() < b["role"].get<std::string>();
   });
-  Json events = Json::array();
+  OrderedJson events = OrderedJson::array();
   for (size_t i = 0; i < traces.size(); ++i) {
     const auto pid = static_cast<int64_t>(i) + 1;
     events.push_back({{"name", "process_name"},
@@ -37,14 +37,14 @@ StatusOr<std::string> join_traces(const std::vector<std::string>& texts) {
                       {"pid", pid},
                       {"args", {{"name", traces[i]["role"]}}}});
     const double shift = traces[i]["origin_us"].get<double>() - origin;
-    for (Json& event : traces[i]["traceEvents"]) {
+    for (OrderedJson& event : traces[i]["traceEvents"]) {
       if (!event.is_object() || !event.contains("ts") || !event["ts"].is_number()) continue;
       event["pid"] = pid;
       event["ts"] = event["ts"].get<double>() + shift;
       events.push_back(std::move(event));
     }
   }
-  return Json{{"traceEvents", std::move(events)}}.dump() + "\n";
+  return OrderedJson{{"traceEvents", std::move(events)}}.dump() + "\n";
 }
 
 }  // namespace millrace::tools

@@ -65,7 +65,7 @@ StatusOr<std::vector<uint64_t>> load_random(AnyCheckpoint& checkpoint, const Ses
 io::LocalState state_of(const Session& session) {
   io::LocalState state;
   for (const Var& var : session.program().root().vars()) {
-    if (!is_stored(var)) continue;
+    if (!is_state_var(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value != nullptr && value->initialized()) state.add(var.name().str(), *value);
   }
@@ -87,7 +87,7 @@ template <typename AnyCheckpoint>
 Status load(AnyCheckpoint& checkpoint, Session& session) {
   std::vector<io::LoadTarget> targets;
   for (const Var& var : session.program().root().vars()) {
-    if (!is_stored(var)) continue;
+    if (!is_state_var(var)) continue;
     const std::string name = var.name().str();
     const Value* const held = session.scope->find_local(name);
     const bool needed = held != nullptr && held->initialized();

@@ -15,7 +15,7 @@
 namespace millrace::tools {
 namespace {
 
-constexpr int64_t kMaxBytes = int64_t{1} << 40;
+constexpr int64_t kMaxDataBytes = int64_t{1} << 40;
 
 struct ColumnRange {
   std::string var;
@@ -125,7 +125,7 @@ StatusOr<DataSet> DataSet::read(const std::string& path, const std::string& colu
     }
   } else {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<ColumnRange> ranges, parse_columns(columns));
-    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxBytes));
+    MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(path, kMaxDataBytes));
     const StatusOr<CsvTable> table = parse_csv(text);
     if (!table.ok()) return Status(table.status()).in_file(path);
     for (const ColumnRange& range : ranges) {

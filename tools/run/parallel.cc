@@ -220,7 +220,7 @@ Status run_parallel(Session& session, const RunOptions& options, const NamedValu
 StatusOr<NamedValues> persistables_of_devices(const Session& session) {
   NamedValues values;
   for (const Var& var : session.program().root().vars()) {
-    if (!is_stored(var)) continue;
+    if (!is_state_var(var)) continue;
     for (int d = 0; d < session.parallel->device_count(); ++d) {
       const Value* const value = session.parallel->local_scope(d).find(var.name());
       if (value == nullptr || !value->initialized()) continue;

@@ -141,7 +141,7 @@ bool set_random_positions(Session& session, const std::vector<uint64_t>& positio
   return true;
 }
 
-bool is_stored(const Var& var) {
+bool is_state_var(const Var& var) {
   return var.persistable() && var.kind() != VarKind::kFeedMinibatch &&
          var.kind() != VarKind::kFetchList && var.kind() != VarKind::kFeedList;
 }
@@ -247,7 +247,7 @@ std::vector<std::string> wanted_fetches(const RunOptions& options, const Session
 StatusOr<NamedValues> persistables(const Session& session) {
   NamedValues values;
   for (const Var& var : session.program().root().vars()) {
-    if (!is_stored(var)) continue;
+    if (!is_state_var(var)) continue;
     const Value* const value = session.scope->find_local(var.name());
     if (value == nullptr || !value->initialized()) continue;
     MILLRACE_RETURN_IF_ERROR(executor::copy_value(*value, values[var.name().str()]));

@@ -51,7 +51,7 @@ std::vector<uint64_t> random_positions(const Session& session);
 bool set_random_positions(Session& session, const std::vector<uint64_t>& positions);
 
 /// True for a persistable var that belongs to the state of a program, not to feeding and fetching.
-bool is_stored(const Var& var);
+bool is_state_var(const Var& var);
 
 /// All persistable vars of block 0 that hold a value, feed and fetch holders left out.
 StatusOr<executor::NamedValues> persistables(const Session& session);
