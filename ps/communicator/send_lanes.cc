@@ -343,7 +343,7 @@ Status SendLanes::send_batches(std::vector<Taken>& taken) {
     }
     messages.push_back({load.lane, load.merged, static_cast<int>(load.count)});
   }
-  const Status status = send_(messages);
+  Status status = send_(messages);
   for (Taken& load : taken) {
     for (size_t var = 0; var < load.batches.size(); ++var)
       load.batches[var].front() = std::move(load.merged[var]);
