@@ -110,7 +110,7 @@ class TablesSaving : public ::testing::Test {
   }
   [[nodiscard]] std::string at(const std::string& name) const { return folder_ / name; }
 
-  ::testing::TempFolder folder_;
+  millrace::testing::TempFolder folder_;
   std::vector<float> first_;
   std::vector<float> later_;
 };
@@ -205,7 +205,7 @@ TEST_F(TablesSaving, WhatIsWrongIsNamed) {
   EXPECT_THAT(server.run_server(way).message(), HasSubstr("call init_server() first"));
 
   const std::string part = at("saved/001/part-001.rows");
-  std::string bytes = ::testing::bytes_of(part);
+  std::string bytes = millrace::testing::bytes_of(part);
   bytes[bytes.size() / 2] ^= 1;
   check(write_file_atomically(part, bytes, Replace::kYes));
   const Status damaged = server.init_server_from(at("saved"));
@@ -236,7 +236,7 @@ TEST_F(TablesSaving, PartsOfTwoSavesAreNotTakenTogether) {
   });
   for (const std::string table : {"000", "001"}) {
     const std::string part = table + "/part-001.rows";
-    const std::string good = ::testing::bytes_of(at("saved/" + part));
+    const std::string good = millrace::testing::bytes_of(at("saved/" + part));
     fs::copy_file(at("other/" + part), at("saved/" + part), fs::copy_options::overwrite_existing);
     Fleet server;
     ctr_job::prepare(server, ctr_job::role_of(Role::kServer, 1, endpoints(2)), true, Adam{});
@@ -291,7 +291,7 @@ TEST_F(TablesSaving, ServersAgreeOnWhatTheyHaveLoaded) {
 }
 
 TEST(GeoSaving, WaitsForTheEndOfTraining) {
-  ::testing::TempFolder folder;
+  millrace::testing::TempFolder folder;
   const auto way = std::make_shared<ps::InprocTransport>();
   const auto prepare = [](Fleet& fleet, Role role) {
     check(fleet.init(ctr_job::role_of(role, 0, endpoints(1), 1)));
