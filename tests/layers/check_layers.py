@@ -41,7 +41,9 @@ THIRD_PARTY = {
     "Gloo": (r"^gloo/", "executor bench", ""),
     "MPI": (r"^mpi\.h$", "executor", ""),
     "spdlog": (r"^spdlog/", "executor ps fleet tools", ""),
-    "gRPC": (r"^grpc(pp)?/", "ps tests", ""),
+    # Headers: those of the module for gRPC (ps/transport/grpc_stream.h), which nobody else includes.
+    "gRPC": (r"^grpc(pp)?/", "ps tests", "ps"),
+    "Abseil": (r"^absl/", "ps", ""),
     "RocksDB": (r"^rocksdb/", "ps", ""),
     "cpp-httplib": (r"^httplib\.h$", "ps", ""),
 }
