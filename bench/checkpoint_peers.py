@@ -10,19 +10,12 @@ seconds of ours and of each peer and their ratio (below 1: ours is faster).
 import argparse
 import json
 import os
-import subprocess
-import sys
+
+from json_lines import json_lines
 
 # Ours, and what the peers' script calls the same.
 CASES = {"save": "save", "save, fsync": "save_fsync", "load, page cache": "load_cached", "load, cold": "load_cold"}
 PEERS = {"paddle": "combine", "torch": "torch"}
-
-
-def rows(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{command[0]}: exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def main():
@@ -42,7 +35,7 @@ def main():
         best[who, case] = min(seconds, best.get((who, case), seconds))
 
     for _ in range(args.rounds):
-        for row in rows([os.path.join(args.bin_dir, "bench/checkpoint_bench"), "--folder", args.folder, "--mib", str(args.mib), "--runs", str(args.runs)]):
+        for row in json_lines([os.path.join(args.bin_dir, "bench/checkpoint_bench"), "--folder", args.folder, "--mib", str(args.mib), "--runs", str(args.runs)]):
             if row["name"] in CASES:
                 note("ours", row["name"], row["median_s"])
         for peer, form in PEERS.items():
@@ -50,7 +43,7 @@ def main():
             if not python:
                 continue
             names = {f"{form}_{theirs}": ours for ours, theirs in CASES.items()}
-            for row in rows([python, args.script, "--peer", peer, "--mb", str(args.mib), "--dir", args.folder, "--reps", str(args.runs)]):
+            for row in json_lines([python, args.script, "--peer", peer, "--mb", str(args.mib), "--dir", args.folder, "--reps", str(args.runs)]):
                 if row["what"] in names:
                     note(peer, names[row["what"]], row["s_median"])
     for case in CASES:

@@ -11,15 +11,8 @@ import argparse
 import json
 import os
 import shlex
-import subprocess
-import sys
 
-
-def lines(command):
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{command[0]}: exit status {done.returncode}: {(done.stderr or done.stdout).strip()[-800:]}")
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+from json_lines import json_lines
 
 
 def main():
@@ -36,13 +29,13 @@ def main():
     size = ["--mb", str(args.mb), "--runs", str(args.runs)]
     ours, share, theirs = {}, {}, {"push": 0.0, "pull": 0.0}
     for _ in range(args.rounds):
-        for row in lines([os.path.join(args.bin_dir, "bench/ps_wire_bench"), "--calls", "10" if args.check else "100", *size]):
+        for row in json_lines([os.path.join(args.bin_dir, "bench/ps_wire_bench"), "--calls", "10" if args.check else "100", *size]):
             if row["unit"] == "GB/s":
                 key = row["transport"], row["name"].removeprefix("ps_wire_")
                 ours[key] = max(ours.get(key, 0.0), row["median"])
                 share[key] = max(share.get(key, 0.0), row["to_plain"])
         for servers in ("1", "2") if args.peer else ():
-            row = lines([*shlex.split(args.peer), *size, "--servers", servers])[-1]
+            row = json_lines([*shlex.split(args.peer), *size, "--servers", servers])[-1]
             theirs = {name: max(best, row[name]["median"]) for name, best in theirs.items()}
     for (transport, name), rate in ours.items():
         row = {"name": f"ps_dense_{name}", "transport": transport, "mb": args.mb, "unit": "GB/s", "median": round(rate, 3), "runs": args.runs * args.rounds,
