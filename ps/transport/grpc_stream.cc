@@ -15,6 +15,8 @@ using Clock = std::chrono::steady_clock;
 gpr_timespec to_gpr(Deadline deadline) {
   if (deadline == Deadline::max()) return gpr_inf_future(GPR_CLOCK_MONOTONIC);
   const auto left = std::chrono::duration_cast<std::chrono::microseconds>(deadline - Clock::now());
+  // gRPC rounds up to milliseconds and would wait one.
+  if (left.count() <= 0) return gpr_inf_past(GPR_CLOCK_MONOTONIC);
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_micros(left.count(), GPR_TIMESPAN));
 }
