@@ -3,8 +3,7 @@
 
     bench/ps_dense.py --bin-dir build/release [--mb 64] [--runs 7] [--rounds 3] [--peer "PYTHON bench/peer_paddle_dense.py"]
 
-Every round runs ps_wire_bench and then the peer with one server and with two; of each the best median of all rounds counts, of the peer
-the faster of both. One line of JSON a transport and direction: GB/s of both, their ratio, and the share of bare TCP. With --check one short
+Every round runs ps_wire_bench and then the peer, with one server and with two; of each the best median of all rounds counts. One line of JSON a transport and direction: GB/s of both, their ratio, and the share of bare TCP. With --check one short
 run without the peer.
 """
 import argparse
@@ -29,12 +28,14 @@ def main():
     size = ["--mb", str(args.mb), "--runs", str(args.runs)]
     ours, share, theirs = {}, {}, {"push": 0.0, "pull": 0.0}
     for _ in range(args.rounds):
-        for row in json_lines([os.path.join(args.bin_dir, "bench/ps_wire_bench"), "--calls", "10" if args.check else "100", *size]):
-            if row["unit"] == "GB/s":
-                key = row["transport"], row["name"].removeprefix("ps_wire_")
-                ours[key] = max(ours.get(key, 0.0), row["median"])
-                share[key] = max(share.get(key, 0.0), row["to_plain"])
-        for servers in ("1", "2") if args.peer else ():
+        for servers in ("1", "2"):
+            for row in json_lines([os.path.join(args.bin_dir, "bench/ps_wire_bench"), "--servers", servers, "--calls", "10" if args.check else "100", *size]):
+                if row["unit"] == "GB/s":
+                    key = row["transport"], row["name"].removeprefix("ps_wire_")
+                    ours[key] = max(ours.get(key, 0.0), row["median"])
+                    share[key] = max(share.get(key, 0.0), row["to_plain"])
+            if not args.peer:
+                continue
             row = json_lines([*shlex.split(args.peer), *size, "--servers", servers])[-1]
             theirs = {name: max(best, row[name]["median"]) for name, best in theirs.items()}
     for (transport, name), rate in ours.items():

@@ -1,8 +1,9 @@
 // How fast values travel between a trainer and a pserver on this machine, beside plain TCP with the
 // same number of bytes in the same run. The server is a process of its own.
 //
-//   ps_wire_bench [--mb 64] [--runs 7] [--calls 2000] [--check]
+//   ps_wire_bench [--mb 64] [--servers 1] [--runs 7] [--calls 2000] [--check]
 //
+// With several servers each holds a part of the value, and all are called at once.
 // One line of JSON a measurement: name, transport, unit, median, best, runs, and the ratio to plain
 // TCP: of bytes a second (best to best), or of time for one round trip (median to median).
 
@@ -13,7 +14,9 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -37,6 +40,7 @@ using Clock = std::chrono::steady_clock;
 
 struct Options {
   int mb = 64;
+  int servers = 1;
   int runs = 7;
   int calls = 2000;
   bool check = false;
@@ -173,33 +177,55 @@ class Bench {
     close(fd);
   }
 
-  void transport(const std::string& name, ps::Transport& transport, const std::string& endpoint) {
-    const auto channel = std::move(transport.connect(endpoint)).value();
-    const Value dense = zeros(bytes_);
+  void transport(const std::string& name, ps::Transport& transport,
+                 const std::vector<std::string>& endpoints) {
+    std::vector<Side> sides;
+    for (const std::string& endpoint : endpoints)
+      sides.push_back({std::move(transport.connect(endpoint)).value(), {}, {}});
+    const int64_t part = bytes_ / static_cast<int64_t>(sides.size());
+    const Value dense = zeros(part);
     Value id;
     require(id.as<Tensor>().resize(DType::kInt64, {1}).ok(), "no memory");
     id.as<Tensor>().data<int64_t>()[0] = 0;
+    const auto push = [&](Side& side) { side.call(ps::Method::kSend, &dense, side.reply); };
+    const auto pull = [](Side& side) { side.call(ps::Method::kGet, nullptr, side.held); };
+    for (int warm = 0; warm < 2; ++warm) {
+      at_all(sides, push);
+      at_all(sides, pull);
+    }
+    for (const Side& side : sides)
+      require(side.held.values.size() == 1 && side.held.values[0].get_if<Tensor>()->bytes() == part,
+              "what came back is not what was sent");
+    print(name, {measure(options_.runs, [&] { at_all(sides, push); }),
+                 measure(options_.runs, [&] { at_all(sides, pull); }), measure(options_.calls, [&] {
+                   sides[0].call(ps::Method::kPrefetch, &id, sides[0].reply);
+                 })});
+  }
+
+ private:
+  // A server, from here.
+  struct Side {
+    std::shared_ptr<ps::Channel> channel;
     ps::Reply held;
     ps::Reply reply;
-    const auto call = [&](ps::Method method, const Value* value, ps::Reply& into) {
+
+    void call(ps::Method method, const Value* value, ps::Reply& into) const {
       ps::Request request;
       request.method = method;
       request.items.push_back({"x", value, nullptr});
       const Status status = channel->call(request, Clock::now() + std::chrono::seconds(60), into);
       require(status.ok(), status.to_string());
-    };
-    for (int warm = 0; warm < 2; ++warm) {
-      call(ps::Method::kSend, &dense, reply);
-      call(ps::Method::kGet, nullptr, held);
     }
-    require(held.values.size() == 1 && held.values[0].get_if<Tensor>()->bytes() == bytes_,
-            "what came back is not what was sent");
-    print(name, {measure(options_.runs, [&] { call(ps::Method::kSend, &dense, reply); }),
-                 measure(options_.runs, [&] { call(ps::Method::kGet, nullptr, held); }),
-                 measure(options_.calls, [&] { call(ps::Method::kPrefetch, &id, reply); })});
+  };
+
+  template <typename Call>
+  static void at_all(std::vector<Side>& sides, const Call& call) {
+    std::vector<std::thread> others;
+    for (size_t i = 1; i < sides.size(); ++i) others.emplace_back([&, i] { call(sides[i]); });
+    call(sides[0]);
+    for (std::thread& other : others) other.join();
   }
 
- private:
   void print(const std::string& transport, const std::array<Times, 3>& times) const {
     static constexpr std::array<const char*, 3> kNames{"push", "pull", "row"};
     for (size_t i = 0; i < times.size(); ++i) {
@@ -244,7 +270,7 @@ std::string read_line(int fd) {
 }
 
 int run(Options options) {
-  if (options.check) options = {1, 1, 10, true};
+  if (options.check) options = {1, 2, 1, 10, true};
   int port = 0;
   const int listener = listen_plain(port);
   std::array<int, 2> pipe_ends{};
@@ -253,10 +279,15 @@ int run(Options options) {
   // Both children start before any thread does.
   const pid_t plain = fork();
   if (plain == 0) serve_plain(listener, static_cast<size_t>(bytes));
-  const pid_t server = fork();
-  if (server == 0) serve(pipe_ends[1], bytes);
-  const std::string by_grpc = read_line(pipe_ends[0]);
-  const std::string by_tcp = read_line(pipe_ends[0]);
+  std::vector<pid_t> children{plain};
+  std::vector<std::string> by_grpc;
+  std::vector<std::string> by_tcp;
+  for (int i = 0; i < options.servers; ++i) {
+    children.push_back(fork());
+    if (children.back() == 0) serve(pipe_ends[1], bytes / options.servers);
+    by_grpc.push_back(read_line(pipe_ends[0]));
+    by_tcp.push_back(read_line(pipe_ends[0]));
+  }
   {
     Bench bench(options);
     bench.plain(port);
@@ -265,7 +296,7 @@ int run(Options options) {
     const auto tcp = std::move(ps::make_tcp_transport(ps::GrpcOptions())).value();
     bench.transport("tcp", *tcp, by_tcp);
   }
-  for (const pid_t child : {plain, server}) {
+  for (const pid_t child : children) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
   }
@@ -278,6 +309,7 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("values between a trainer and a pserver, beside plain TCP");
   app.add_option("--mb", options.mb, "MiB of a dense value")->check(CLI::Range(1, 1024));
+  app.add_option("--servers", options.servers, "that share it")->check(CLI::Range(1, 16));
   app.add_option("--runs", options.runs, "transfers of it")->check(CLI::Range(1, 1000));
   app.add_option("--calls", options.calls, "pulls of one row")->check(CLI::Range(1, 1000000));
   app.add_flag("--check", options.check, "one short run");
