@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,18 +19,9 @@ import time
 
 import numpy as np
 
+from ports import free_ports
+
 SLOTS, NUMBERS = 26, 13
-
-
-def free_ports(n):
-    socks = [socket.socket() for _ in range(n)]
-    try:
-        for s in socks:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in socks]
-    finally:
-        for s in socks:
-            s.close()
 
 
 def run(command, **more):

@@ -39,4 +39,10 @@ Status parallel_for(int threads, size_t count, llvm::function_ref<Status(size_t)
   return first;
 }
 
+int threads_for_files(int wanted) {
+  if (wanted > 0) return wanted;
+  constexpr unsigned kMost = 4;
+  return static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMost));
+}
+
 }  // namespace millrace::io

@@ -58,4 +58,9 @@ StatusOr<std::string> make_path_below(const std::string& folder, std::string_vie
   return path;
 }
 
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  return folder;
+}
+
 }  // namespace millrace::io

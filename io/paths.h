@@ -17,4 +17,7 @@ StatusOr<std::string> path_below(const std::string& folder, std::string_view nam
 /// path_below(), and makes the folders between. Errors: also kIo.
 StatusOr<std::string> make_path_below(const std::string& folder, std::string_view name);
 
+/// Without the slashes at its end; "/" stays.
+std::string without_slash(std::string folder);
+
 }  // namespace millrace::io

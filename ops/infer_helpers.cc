@@ -22,14 +22,6 @@ std::optional<int64_t> stretch(int64_t a, int64_t b) {
   return std::nullopt;
 }
 
-bool same_dims_infer_helpers(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!dims_agree(a[i], b[i])) return false;
-  }
-  return true;
-}
-
 // Places the smaller operand at dim axis of the larger one, with 1 elsewhere; nullopt if it does
 // not fit.
 std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, int64_t axis, size_t rank) {
@@ -45,6 +37,10 @@ std::optional<Dims> placed(llvm::ArrayRef<int64_t> dims, int64_t axis, size_t ra
 
 bool dims_known(const VarMeta& meta) {
   return meta.has_shape && !(meta.kind == VarKind::kSelectedRows && meta.dims.empty());
+}
+
+bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
+  return std::ranges::equal(a, b, dims_agree);
 }
 
 VarMeta tensor_meta(DType dtype, llvm::ArrayRef<int64_t> dims, int32_t lod_level) {
@@ -193,7 +189,7 @@ Status check_same_dims(const InferContext& ctx, llvm::StringRef slot_a, llvm::St
                        size_t index) {
   const VarMeta& a = ctx.input(slot_a, index);
   const VarMeta& b = ctx.input(slot_b, index);
-  if (!dims_known(a) || !dims_known(b) || same_dims_infer_helpers(a.dims, b.dims)) return Ok();
+  if (!dims_known(a) || !dims_known(b) || same_dims(a.dims, b.dims)) return Ok();
   return ctx.error("{} and {} must have the same shape, found {} and {}",
                    view_infer_helpers(slot_a), view_infer_helpers(slot_b), dims_text(a.dims),
                    dims_text(b.dims));

@@ -20,6 +20,9 @@ namespace millrace::ops {
 /// SELECTED_ROWS var count only if there are any.
 bool dims_known(const VarMeta& meta);
 
+/// True for dims of the same rank that agree one by one (dims_agree()).
+bool same_dims(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b);
+
 /// Meta of a dense tensor.
 VarMeta tensor_meta(DType dtype, llvm::ArrayRef<int64_t> dims, int32_t lod_level = 0);
 /// Meta of a dense tensor of unknown rank.

@@ -6,6 +6,7 @@
 #include <llvm/Support/Allocator.h>
 
 #include "framework/names.h"
+#include "ops/infer_helpers.h"
 
 namespace millrace::ops {
 namespace {
@@ -221,14 +222,6 @@ void apply(Var& var, const VarMeta& meta) {
   if (!(spec == var.spec())) var.set_spec(std::move(spec));
 }
 
-bool same_dims_infer_shapes(llvm::ArrayRef<int64_t> a, llvm::ArrayRef<int64_t> b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!dims_agree(a[i], b[i])) return false;
-  }
-  return true;
-}
-
 // What flows on: dims that inference knows, with declared dims where it does not.
 VarMeta merged(VarMeta inferred, const VarSpec& declared) {
   if (!inferred.has_shape) return meta_of(declared);
@@ -297,8 +290,7 @@ void observe_shapes(const OpRegistry& registry, const Program& program, ShapeObs
         if (entry == nullptr) continue;
         observer.inferred(op, index, *entry->var, meta);
         const VarSpec& declared = entry->var->spec();
-        if (meta.has_shape && declared.has_tensor() &&
-            !same_dims_infer_shapes(meta.dims, declared.dims))
+        if (meta.has_shape && declared.has_tensor() && !same_dims(meta.dims, declared.dims))
           observer.mismatch(op, index, *entry->var, meta);
         entry->meta = merged(std::move(meta), declared);
       }

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-op_file=${1:-ops/scale.cc}
+op_file=${1:-ops/math/scale.cc}
 tests=${2:-^ops}
 folder=build/measure
 export CCACHE_DISABLE=1

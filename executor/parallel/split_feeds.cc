@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 
 namespace millrace::executor {
 namespace {
@@ -15,19 +16,13 @@ bool is_persistable(const Program& program, const std::string& name) {
   return var != nullptr && var->persistable();
 }
 
-Status at_var(Status status, const std::string& name) {
-  Location place;
-  place.var = name;
-  return std::move(status).at(std::move(place));
-}
-
 // All devices get a persistable var of one row; one row each if there are as many rows.
 Status spread_persistable(const std::string& name, const Tensor& tensor,
                           std::vector<DeviceFeed>& feeds) {
   const int64_t rows = splittable_rows(tensor);
   const auto devices = static_cast<int64_t>(feeds.size());
   if (rows != 1 && rows != devices) {
-    return at_var(InvalidArgument("feed of a persistable var: expected 1 or {} rows, found {}",
+    return of_var(InvalidArgument("feed of a persistable var: expected 1 or {} rows, found {}",
                                   devices, rows),
                   name);
   }
@@ -39,7 +34,7 @@ Status spread_persistable(const std::string& name, const Tensor& tensor,
 }
 
 Status too_few(const std::string& name, int64_t rows, int devices) {
-  return at_var(InvalidArgument("feed: {} rows cannot be split over {} devices", rows, devices),
+  return of_var(InvalidArgument("feed: {} rows cannot be split over {} devices", rows, devices),
                 name)
       .with_hint("use fewer devices (CPU_NUM, --devices), larger batches, or leave this batch out");
 }
@@ -50,7 +45,7 @@ Status split_tensor(const std::string& name, const Tensor& tensor, const SplitSe
   if (settings.training && rows < settings.devices) return too_few(name, rows, settings.devices);
   StatusOr<std::vector<int64_t>> counts =
       divide_rows(rows, settings.devices, settings.rule, settings.given);
-  if (!counts.ok()) return at_var(std::move(counts).status(), name);
+  if (!counts.ok()) return of_var(std::move(counts).status(), name);
   int64_t begin = 0;
   for (size_t d = 0; d < feeds.size(); ++d) {
     const int64_t count = (*counts)[d];
@@ -120,13 +115,13 @@ StatusOr<std::vector<DeviceFeed>> split_feeds(const Program& program, const Name
     if (program.root().find_var(name) == nullptr) continue;
     const auto* const tensor = value.get_if<Tensor>();
     if (tensor == nullptr) {
-      return at_var(
+      return of_var(
           InvalidArgument("feed: only dense tensors can be split, found {}", describe(value)),
           name);
     }
     const int64_t rows = tensor->rank() == 0 ? 1 : tensor->dim(0);
     if (Status status = tensor->lod().check(rows); !status.ok())
-      return at_var(std::move(status), name);
+      return of_var(std::move(status), name);
     MILLRACE_RETURN_IF_ERROR(is_persistable(program, name)
                                  ? spread_persistable(name, *tensor, result)
                                  : split_tensor(name, *tensor, settings, result));
@@ -155,7 +150,7 @@ StatusOr<std::vector<DeviceFeed>> list_feeds(const Program& program,
       result[d].values[name].as<Tensor>() = tensor->share();
       if (var == nullptr || var->persistable() || tensor->rank() == 0) continue;
       if (tensor->dim(0) == 0)
-        return at_var(InvalidArgument("feed list: device {} gets no rows", d), name);
+        return of_var(InvalidArgument("feed list: device {} gets no rows", d), name);
       // the gradient of the loss counts for nothing; data has the most rows
       result[d].rows = std::max(result[d].rows, splittable_rows(*tensor));
     }

@@ -16,7 +16,7 @@ namespace {
 
 namespace desc = fleet_desc;
 
-StatusOr<desc::DownpourServerParameter> read_server_described_tables(const std::string& text) {
+StatusOr<desc::DownpourServerParameter> server_description(const std::string& text) {
   desc::PSParameter all;
   MILLRACE_RETURN_IF_ERROR(parse_description(text, "ps_desc", all));
   return all.server_param().downpour_server_param();
@@ -29,8 +29,7 @@ void set_bounds(const Rule& from, ps::SparseRuleOptions& to) {
   to.max_bound = from.weight_bounds(1);
 }
 
-StatusOr<ps::SparseRuleOptions> rule_of_described_tables(
-    const desc::SparseCommonSGDRuleParameter& from) {
+StatusOr<ps::SparseRuleOptions> described_rule(const desc::SparseCommonSGDRuleParameter& from) {
   ps::SparseRuleOptions rule;
   MILLRACE_ASSIGN_OR_RETURN(rule.kind, ps::parse_sparse_rule(from.name()));
   const auto set = [&](const auto& part) {
@@ -70,9 +69,8 @@ StatusOr<ps::AccessorOptions> accessor_of(const desc::TableAccessorParameter& fr
   accessor.delete_after_unseen_days = stats.delete_after_unseen_days();
   accessor.show_scale = stats.show_scale();
   accessor.zero_init = stats.zero_init();
-  MILLRACE_ASSIGN_OR_RETURN(accessor.embed_rule, rule_of_described_tables(from.embed_sgd_param()));
-  MILLRACE_ASSIGN_OR_RETURN(accessor.embedx_rule,
-                            rule_of_described_tables(from.embedx_sgd_param()));
+  MILLRACE_ASSIGN_OR_RETURN(accessor.embed_rule, described_rule(from.embed_sgd_param()));
+  MILLRACE_ASSIGN_OR_RETURN(accessor.embedx_rule, described_rule(from.embedx_sgd_param()));
   return accessor;
 }
 
@@ -150,8 +148,8 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   return options;
 }
 
-Status add_table_described_tables(const desc::TableParameter& from,
-                                  const ServerTableOptions& options, ps::TableHandler& handler) {
+Status add_described_table(const desc::TableParameter& from, const ServerTableOptions& options,
+                           ps::TableHandler& handler) {
   if (from.type() == desc::PS_DENSE_TABLE) {
     MILLRACE_ASSIGN_OR_RETURN(ps::DenseTableOptions dense, dense_options(from, options.seed));
     const int id = dense.table_id;
@@ -183,7 +181,7 @@ Status add_table_described_tables(const desc::TableParameter& from,
 StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     const std::string& description, const ServerTableOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,
-                            read_server_described_tables(description));
+                            server_description(description));
   int workers = 0;
   for (const desc::TableParameter& table : server.downpour_table_param())
     workers = std::max(workers, table.common().trainer_num());
@@ -193,7 +191,7 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     if (table.table_class() == "BarrierTable") continue;  // every handler is one
     if (table.type() == desc::PS_OTHER_TABLE)
       return Unimplemented("table {} of class '{}'", table.table_id(), table.table_class());
-    MILLRACE_RETURN_IF_ERROR(add_table_described_tables(table, options, *handler));
+    MILLRACE_RETURN_IF_ERROR(add_described_table(table, options, *handler));
   }
   return handler;
 }
@@ -201,7 +199,7 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
     const std::string& description, const std::vector<std::string>& endpoints) {
   MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,
-                            read_server_described_tables(description));
+                            server_description(description));
   std::vector<ps::TypedTable> tables;
   for (const desc::TableParameter& from : server.downpour_table_param()) {
     if (from.type() != desc::PS_SPARSE_TABLE) continue;

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/op_attrs.h"
 
 namespace millrace::fleet {
@@ -31,12 +32,6 @@ std::array<KnownOptimizer, 9> known_optimizers() {
            {"rmsprop", {"momentum_0", "mean_square_0", "mean_grad_0"}, {}},
            {"decayed_adagrad", {"moment_0"}, {}},
            {"ftrl", {"squared_0", "linear_0"}, {}}}};
-}
-
-Status of_var(Status status, const std::string& name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
 }
 
 std::string shape_text(llvm::ArrayRef<int64_t> shape) {

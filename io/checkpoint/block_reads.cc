@@ -8,16 +8,11 @@
 #include <fmt/format.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/base/text.h"
 
 namespace millrace::io {
 namespace {
-
-Status of_var_block_reads(Status status, std::string_view name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
-}
 
 class WholeSink final : public BlockSink {
  public:
@@ -156,8 +151,7 @@ void want_row_numbers(const StoredTensor& table, std::span<int64_t> to,
 Status check_row_numbers(const StoredTensor& table, std::span<const int64_t> numbers) {
   for (const int64_t row : numbers) {
     if (row >= 0 && (table.height <= 0 || row < table.height)) continue;
-    return of_var_block_reads(InvalidData("row {}: expected 0 to {}", row, table.height - 1),
-                              table.name);
+    return of_var(InvalidData("row {}: expected 0 to {}", row, table.height - 1), table.name);
   }
   return Ok();
 }
@@ -177,7 +171,7 @@ Status want_chosen_rows(const StoredTensor& table, std::span<const int64_t> numb
   Dims dims = table.dims;
   dims[0] = static_cast<int64_t>(result.rows.size());
   if (Status status = result.value.resize(table.dtype, dims); !status.ok())
-    return of_var_block_reads(std::move(status), table.name);
+    return of_var(std::move(status), table.name);
   want_rows(table, std::move(places),
             {result.value.raw(), static_cast<size_t>(result.value.bytes())}, wanted);
   return Ok();
@@ -187,18 +181,17 @@ Status compare_block(const StoredBytes& stored, size_t block, const Checksum& fo
                      uint64_t block_bytes, const std::string& owner) {
   const Checksum expected = stored.blocks[block];
   if (found == expected) return Ok();
-  return of_var_block_reads(
-      InvalidData("the bytes from {} on are not what was saved: expected checksum {}, "
-                  "found {}",
-                  stored.begin + block * block_bytes, expected.text(), found.text()),
-      owner);
+  return of_var(InvalidData("the bytes from {} on are not what was saved: expected checksum {}, "
+                            "found {}",
+                            stored.begin + block * block_bytes, expected.text(), found.text()),
+                owner);
 }
 
 Status no_such_tensor(const Manifest& manifest, std::string_view name) {
   const std::vector<std::string> names = manifest.value_names();
   const std::vector<std::string_view> views(names.begin(), names.end());
   const std::string nearest = nearest_name(name, views);
-  Status status = of_var_block_reads(NotFound("the checkpoint has no such tensor"), name);
+  Status status = of_var(NotFound("the checkpoint has no such tensor"), name);
   return nearest.empty() ? status
                          : std::move(status).with_hint(fmt::format("did you mean '{}'?", nearest));
 }

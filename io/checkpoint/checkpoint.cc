@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <thread>
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "io/checkpoint/arrays.h"
 #include "io/checkpoint/write_parts.h"
 #include "io/normalize_bools.h"
 #include "io/parallel_for.h"
+#include "io/paths.h"
 
 namespace millrace::io {
 namespace {
@@ -19,28 +20,16 @@ using Kind = StoredTensor::Kind;
 
 constexpr size_t kPiece = size_t{256} << 10U;
 
-Status of_var_checkpoint(Status status, std::string_view name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
-}
-
 std::span<std::byte> memory_checkpoint(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
-}
-
-std::string without_slash_checkpoint(std::string folder) {
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  return folder;
 }
 
 // A folder of CheckpointLoadOptions::beside as the one with the files of the same checkpoint.
 std::string folder_beside(const std::string& folder, const std::string& other) {
   std::error_code error;
-  const auto name = std::filesystem::path(without_slash_checkpoint(folder)).filename();
-  const auto inside = std::filesystem::path(without_slash_checkpoint(other)) / name;
-  return std::filesystem::is_directory(inside, error) ? inside.string()
-                                                      : without_slash_checkpoint(other);
+  const auto name = std::filesystem::path(without_slash(folder)).filename();
+  const auto inside = std::filesystem::path(without_slash(other)) / name;
+  return std::filesystem::is_directory(inside, error) ? inside.string() : without_slash(other);
 }
 
 }  // namespace
@@ -67,13 +56,9 @@ StatusOr<std::string> Checkpoint::read_manifest(FileCalls& calls, const std::str
 
 Checkpoint Checkpoint::nothing_of(const std::string& folder, const CheckpointLoadOptions& options) {
   Checkpoint made;
-  made.folder_ = without_slash_checkpoint(folder);
+  made.folder_ = without_slash(folder);
   made.options_ = options;
-  constexpr unsigned kMostThreads = 4;
-  if (options.threads <= 0) {
-    made.options_.threads =
-        static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads));
-  }
+  made.options_.threads = threads_for_files(options.threads);
   if (options.calls == nullptr) made.options_.calls = system_file_calls();
   return made;
 }
@@ -138,7 +123,7 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
                               std::span<std::byte> to) const {
   const auto index = static_cast<size_t>(stored.file);
   if (files_[index] == nullptr)
-    return of_var_checkpoint(Internal("the file is on the disk of another rank"), owner)
+    return of_var(Internal("the file is on the disk of another rank"), owner)
         .in_file(folder_ + "/" + manifest_.files[index].name);
   const ReadableFile& file = *files_[index];
   const uint64_t begin = stored.begin + block * manifest_.block_bytes;
@@ -146,7 +131,7 @@ Status Checkpoint::read_block(const StoredBytes& stored, uint64_t block, const s
   ChecksumStream stream;
   for (size_t at = 0; at < to.size(); at += kPiece) {
     const std::span<std::byte> piece = to.subspan(at, std::min(kPiece, to.size() - at));
-    MILLRACE_RETURN_IF_ERROR(of_var_checkpoint(file.read(begin + at, piece), owner));
+    MILLRACE_RETURN_IF_ERROR(of_var(file.read(begin + at, piece), owner));
     stream.add(piece);
   }
   return compare_block(stored, block, stream.value(), manifest_.block_bytes, owner)
@@ -181,10 +166,10 @@ Status Checkpoint::read_boxes(llvm::ArrayRef<BoxRead> reads) const {
   for (const BoxRead& each : reads) {
     MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const tensor, find(each.name));
     if (Status status = check_inside(each.box, tensor->dims); !status.ok())
-      return of_var_checkpoint(InvalidArgument("{}", status.message()), each.name).in_file(folder_);
+      return of_var(InvalidArgument("{}", status.message()), each.name).in_file(folder_);
     const int64_t bytes = each.box.numel() * dtype_size(tensor->dtype);
     if (each.to.size() != static_cast<size_t>(bytes)) {
-      return of_var_checkpoint(
+      return of_var(
           InvalidArgument("memory of {} bytes for the part {}", each.to.size(), each.box.text()),
           each.name);
     }
@@ -197,7 +182,7 @@ StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) con
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
   // Before memory of that size is asked for.
   if (Status status = check_inside(box, stored->dims); !status.ok())
-    return of_var_checkpoint(InvalidArgument("{}", status.message()), name).in_file(folder_);
+    return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(stored->dtype, box.shape));
   MILLRACE_RETURN_IF_ERROR(read_box(name, box, memory_checkpoint(tensor)));
   normalize_bools(tensor);
@@ -233,7 +218,7 @@ StatusOr<Value> Checkpoint::load(std::string_view name) const {
 StatusOr<std::vector<int64_t>> Checkpoint::load_row_numbers(std::string_view name) const {
   MILLRACE_ASSIGN_OR_RETURN(const StoredTensor* const stored, find(name));
   if (stored->kind != Kind::kSelectedRows) {
-    return of_var_checkpoint(InvalidArgument("expected selected rows, found a dense tensor"), name)
+    return of_var(InvalidArgument("expected selected rows, found a dense tensor"), name)
         .in_file(folder_);
   }
   std::vector<int64_t> rows(static_cast<size_t>(stored->dims[0]));

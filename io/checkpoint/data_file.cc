@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <stop_token>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "framework/base/errors.h"
@@ -13,6 +15,8 @@ namespace {
 // Bytes are hashed and handed to the system while they are in the processor's cache.
 constexpr size_t kPiece = size_t{256} << 10U;
 constexpr size_t kMaxPieces = 64;
+// Smaller files are written before a thread for their checksums has begun.
+constexpr uint64_t kWorthThread = uint64_t{4} << 20U;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -27,7 +31,6 @@ class Writer {
     while (!bytes.empty()) {
       const std::span<const std::byte> piece = bytes.first(std::min(kPiece, bytes.size()));
       bytes = bytes.subspan(piece.size());
-      whole_.add(piece);
       pieces_.push_back(as_text(piece));
       pending_ += piece.size();
       if (pending_ >= kPiece || pieces_.size() == kMaxPieces) MILLRACE_RETURN_IF_ERROR(flush());
@@ -45,24 +48,45 @@ class Writer {
     return Ok();
   }
 
-  Status add_item(const DataItem& item, StoredBytes& stored) {
-    for (uint64_t at = 0; at < stored.size(); at += options_.block_bytes) {
-      const uint64_t size = std::min(options_.block_bytes, stored.size() - at);
+  [[nodiscard]] uint64_t written() const { return written_; }
+
+ private:
+  WritableFile& file_;
+  const DataFileOptions& options_;
+  std::vector<std::string_view> pieces_;
+  size_t pending_ = 0;
+  uint64_t written_ = 0;
+};
+
+// Hashes what it hands to the writer.
+class HashingWriter {
+ public:
+  HashingWriter(Writer& writer, uint64_t block_bytes)
+      : writer_(writer), block_bytes_(block_bytes) {}
+
+  Status add(std::span<const std::byte> bytes) {
+    whole_.add(bytes);
+    return writer_.add(bytes);
+  }
+
+  /// \param size  bytes of the item
+  Status add_item(const DataItem& item, uint64_t size, std::vector<Checksum>& blocks) {
+    for (uint64_t at = 0; at < size; at += block_bytes_) {
+      const uint64_t here = std::min(block_bytes_, size - at);
       block_.reset();
       if (item.read) {
-        MILLRACE_RETURN_IF_ERROR(flush());  // what is pending may be in the buffer
-        buffer_.resize(size);
+        MILLRACE_RETURN_IF_ERROR(writer_.flush());  // what is pending may be in the buffer
+        buffer_.resize(here);
         MILLRACE_RETURN_IF_ERROR(item.read(at, buffer_));
         MILLRACE_RETURN_IF_ERROR(add_block(buffer_));
       } else {
-        MILLRACE_RETURN_IF_ERROR(add_block(item.memory.subspan(at, size)));
+        MILLRACE_RETURN_IF_ERROR(add_block(item.memory.subspan(at, here)));
       }
-      stored.blocks.push_back(block_.value());
+      blocks.push_back(block_.value());
     }
     return Ok();
   }
 
-  [[nodiscard]] uint64_t written() const { return written_; }
   [[nodiscard]] Checksum checksum() const { return whole_.value(); }
 
  private:
@@ -76,14 +100,11 @@ class Writer {
     return Ok();
   }
 
-  WritableFile& file_;
-  const DataFileOptions& options_;
+  Writer& writer_;
+  uint64_t block_bytes_;
   ChecksumStream whole_;
   ChecksumStream block_;
-  std::vector<std::string_view> pieces_;
   std::vector<std::byte> buffer_;
-  size_t pending_ = 0;
-  uint64_t written_ = 0;
 };
 
 // The items in the order in which the file has them.
@@ -101,30 +122,98 @@ std::vector<size_t> file_order(const std::vector<DataItem>& items,
   return order;
 }
 
-StatusOr<DataFile> write_all(WritableFile& file, const std::vector<DataItem>& items,
-                             const std::vector<SafetensorsEntry>& entries, std::string_view header,
-                             const DataFileOptions& options) {
-  DataFile written;
-  written.items.resize(items.size());
-  Writer writer(file, options);
-  MILLRACE_RETURN_IF_ERROR(writer.add(std::as_bytes(std::span(header))));
+// One item and where it lies in the file.
+struct PlacedItem {
+  const DataItem* item;
+  StoredBytes* stored;
+};
+
+StatusOr<std::vector<PlacedItem>> placed(const std::vector<DataItem>& items,
+                                         const std::vector<SafetensorsEntry>& entries,
+                                         DataFile& file) {
+  file.items.resize(items.size());
   const std::vector<size_t> order = file_order(items, entries);
+  std::vector<PlacedItem> result;
   for (size_t i = 0; i < entries.size(); ++i) {
-    StoredBytes& stored = written.items[order[i]];
+    const DataItem& item = items[order[i]];
+    StoredBytes& stored = file.items[order[i]];
     stored.begin = entries[i].begin;
     stored.end = entries[i].end;
-    const DataItem& item = items[order[i]];
     if (!item.read && item.memory.size() != stored.size()) {
       return Internal("'{}': {} bytes in memory, {} by its dims", item.entry.name,
                       item.memory.size(), stored.size());
     }
-    MILLRACE_RETURN_IF_ERROR(writer.add_item(item, stored));
+    result.push_back({&item, &stored});
+  }
+  return result;
+}
+
+// Hashes and writes piece by piece.
+Status write_hashing(Writer& writer, std::string_view header, const std::vector<PlacedItem>& items,
+                     uint64_t block_bytes, Checksum& whole) {
+  HashingWriter hashing(writer, block_bytes);
+  MILLRACE_RETURN_IF_ERROR(hashing.add(std::as_bytes(std::span(header))));
+  for (const PlacedItem& item : items) {
+    MILLRACE_RETURN_IF_ERROR(
+        hashing.add_item(*item.item, item.stored->size(), item.stored->blocks));
   }
   MILLRACE_RETURN_IF_ERROR(writer.flush());
+  whole = hashing.checksum();
+  return Ok();
+}
+
+void hash_in_memory(std::string_view header, const std::vector<PlacedItem>& items,
+                    uint64_t block_bytes, const std::stop_token& stop, Checksum& whole) {
+  ChecksumStream file;
+  file.add(std::as_bytes(std::span(header)));
+  for (const PlacedItem& item : items) {
+    std::span<const std::byte> bytes = item.item->memory;
+    while (!bytes.empty() && !stop.stop_requested()) {
+      ChecksumStream block;
+      const size_t size = std::min<uint64_t>(block_bytes, bytes.size());
+      for (size_t at = 0; at < size; at += kPiece) {
+        const auto piece = bytes.subspan(at, std::min(kPiece, size - at));
+        block.add(piece);
+        file.add(piece);
+      }
+      item.stored->blocks.push_back(block.value());
+      bytes = bytes.subspan(size);
+    }
+  }
+  whole = file.value();
+}
+
+// Another thread hashes meanwhile, so that the file takes no longer than writing it.
+Status write_hashed_aside(Writer& writer, std::string_view header,
+                          const std::vector<PlacedItem>& items, uint64_t block_bytes,
+                          Checksum& whole) {
+  std::jthread hashing([&](const std::stop_token& stop) {
+    hash_in_memory(header, items, block_bytes, stop, whole);
+  });
+  MILLRACE_RETURN_IF_ERROR(writer.add(std::as_bytes(std::span(header))));
+  for (const PlacedItem& item : items) MILLRACE_RETURN_IF_ERROR(writer.add(item.item->memory));
+  MILLRACE_RETURN_IF_ERROR(writer.flush());
+  hashing.join();
+  return Ok();
+}
+
+bool all_in_memory(const std::vector<PlacedItem>& items) {
+  return std::ranges::none_of(items, [](const PlacedItem& item) { return bool(item.item->read); });
+}
+
+StatusOr<DataFile> write_all(WritableFile& file, const std::vector<DataItem>& items,
+                             const std::vector<SafetensorsEntry>& entries, std::string_view header,
+                             const DataFileOptions& options) {
+  DataFile written;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<PlacedItem> order, placed(items, entries, written));
+  Writer writer(file, options);
+  const uint64_t bytes = entries.empty() ? 0 : entries.back().end;
+  const bool aside = options.hash_aside && bytes >= kWorthThread && all_in_memory(order);
+  MILLRACE_RETURN_IF_ERROR((aside ? write_hashed_aside : write_hashing)(
+      writer, header, order, options.block_bytes, written.file.checksum));
   if (options.sync) MILLRACE_RETURN_IF_ERROR(file.sync());
   MILLRACE_RETURN_IF_ERROR(file.close());
   written.file.size = writer.written();
-  written.file.checksum = writer.checksum();
   return written;
 }
 

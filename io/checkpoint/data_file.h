@@ -35,7 +35,8 @@ struct DataFileOptions {
   uint64_t block_bytes = 1U << 20U;  ///< bytes a checksum covers; also the memory taken by `read`
   bool sync = true;                  ///< wait until the bytes are on the disk
   std::function<void(uint64_t bytes)> progress =
-      {};  ///< called with what was written since; may be null
+      {};                   ///< called with what was written since; may be null
+  bool hash_aside = false;  ///< a second thread may take the checksums of what is in memory
 };
 
 /// Writes items to a new file, straight from their memory. After an error the file is gone.

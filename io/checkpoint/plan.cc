@@ -9,18 +9,13 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/of_var.h"
 #include "io/checkpoint/json.h"
 
 namespace millrace::io {
 namespace {
 
 using Kind = StoredTensor::Kind;
-
-Status of_var_plan(Status status, const std::string& name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
-}
 
 StatusOr<TensorClaim> claim_of(const LocalTensor& local) {
   TensorClaim claim;
@@ -76,7 +71,7 @@ class Planner {
     for (const auto& [name, holders] : by_name_) {
       Status status =
           claim_at(holders[0]).kind == Kind::kDense ? add_dense(holders) : add_rows(holders);
-      if (!status.ok()) return of_var_plan(std::move(status), name);
+      if (!status.ok()) return of_var(std::move(status), name);
     }
     MILLRACE_RETURN_IF_ERROR(add_arrays());
     share_out();
@@ -180,7 +175,7 @@ class Planner {
         const auto [held, added] =
             first.try_emplace(array.name, static_cast<int32_t>(rank), &array);
         if (added || *held->second.second == array) continue;
-        return of_var_plan(
+        return of_var(
             InvalidArgument("ranks {} and {} disagree on the elements of an array: {} and "
                             "{}",
                             held->second.first, rank, written_text(*held->second.second),
@@ -190,7 +185,7 @@ class Planner {
     }
     for (const auto& [name, array] : first) {
       if (by_name_.contains(name))
-        return of_var_plan(InvalidArgument("ranks disagree on the kind: dense and array"), name);
+        return of_var(InvalidArgument("ranks disagree on the kind: dense and array"), name);
       plan_.arrays.push_back(*array.second);
     }
     return Ok();
@@ -329,9 +324,9 @@ StatusOr<RankClaims> claims_of(const LocalState& state) {
   std::set<std::string_view> names;
   for (const LocalTensor& local : state.tensors) {
     StatusOr<TensorClaim> claim = claim_of(local);
-    if (!claim.ok()) return of_var_plan(std::move(claim).status(), local.name);
+    if (!claim.ok()) return of_var(std::move(claim).status(), local.name);
     if (!names.insert(local.name).second)
-      return of_var_plan(InvalidArgument("the name is there twice"), local.name);
+      return of_var(InvalidArgument("the name is there twice"), local.name);
     claims.tensors.push_back(*std::move(claim));
   }
   names.clear();

@@ -12,6 +12,7 @@
 #include "io/checkpoint/data_file.h"
 #include "io/checkpoint/plan.h"
 #include "io/checkpoint/write_parts.h"
+#include "io/paths.h"
 
 namespace millrace::io {
 namespace {
@@ -274,9 +275,7 @@ Status reshard_checkpoint(const Checkpoint& from, const std::string& folder,
                           const ReshardOptions& options) {
   if (options.ranks < 1) return InvalidArgument("{} ranks: expected at least 1", options.ranks);
   if (options.axis < 0) return InvalidArgument("axis {}: expected at least 0", options.axis);
-  std::string target = folder;
-  while (target.size() > 1 && target.back() == '/') target.pop_back();
-  return Reshard(from, options).run(target);
+  return Reshard(from, options).run(without_slash(folder));
 }
 
 }  // namespace millrace::io

@@ -12,6 +12,7 @@
 #include "io/checkpoint/manifest.h"
 #include "io/checkpoint/plan.h"
 #include "io/checkpoint/write_parts.h"
+#include "io/paths.h"
 
 namespace millrace::io {
 namespace {
@@ -188,11 +189,6 @@ class Save {
   bool spread_ = false;              // the folders are not one place
 };
 
-std::string without_slash_save(std::string folder) {
-  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
-  return folder;
-}
-
 }  // namespace
 
 Status save_state_dict(const LocalState& state, const std::string& folder, Gather& gather,
@@ -203,7 +199,7 @@ Status save_state_dict(const LocalState& state, const std::string& folder, Gathe
 StatusOr<SaveOutcome> save_together(const LocalState& state, const std::string& folder,
                                     Gather& gather, const CheckpointSaveOptions& options) {
   if (folder.empty()) return InvalidArgument("the folder of the checkpoint has no name");
-  Save save(state, without_slash_save(folder), gather, options);
+  Save save(state, without_slash(folder), gather, options);
   MILLRACE_RETURN_IF_ERROR(save.run());
   return SaveOutcome{save.spread()};
 }

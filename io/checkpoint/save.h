@@ -21,8 +21,10 @@ struct CheckpointSaveOptions {
   int32_t coordinator = 0;  ///< rank that writes the manifest and what is whole everywhere
   /// kYes: a checkpoint that is there is replaced, and stays until the new one is complete.
   Replace replace = Replace::kNo;
-  bool sync = true;                  ///< wait until everything is on the disk
-  int threads = 1;                   ///< files that a rank writes at the same time; >= 1
+  bool sync = true;  ///< wait until everything is on the disk
+  /// That write and hash what a rank holds: files side by side, and where there are fewer files,
+  /// checksums beside the writing. 0: as many as the machine runs, four at most.
+  int threads = 0;
   uint64_t max_file_bytes = 0;       ///< a rank's data is split over files of about so much; 0: one
   uint64_t block_bytes = 1U << 20U;  ///< bytes that a checksum covers
   int64_t step = 0;                  ///< stands in the manifest

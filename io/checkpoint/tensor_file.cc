@@ -9,6 +9,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/json_writer.h"
+#include "framework/base/of_var.h"
 #include "framework/base/text.h"
 #include "io/checkpoint/arrays.h"
 #include "io/checkpoint/json.h"
@@ -25,10 +26,7 @@ constexpr const char* kDtypeKey = "dtype:";
 constexpr const char* kArrayKey = "array:";
 
 Status of_var_tensor_file(Status status, const std::string& path, const std::string& name) {
-  Location location = status.location();
-  location.file = path;
-  location.var = name;
-  return std::move(status).at(std::move(location));
+  return of_var(std::move(status), name).in_file(path);
 }
 
 std::string lod_text(const Lod& lod) {

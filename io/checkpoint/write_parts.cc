@@ -170,7 +170,9 @@ StatusOr<WrittenParts> WriteParts::write(const LocalState& state, const SavePlan
   options.block_bytes = options_.block_bytes;
   options.sync = options_.sync;
   options.progress = options_.progress;
-  MILLRACE_RETURN_IF_ERROR(parallel_for(options_.threads, files.size(), [&](size_t i) -> Status {
+  const int threads = threads_for_files(options_.threads);
+  options.hash_aside = static_cast<size_t>(threads) > files.size();
+  MILLRACE_RETURN_IF_ERROR(parallel_for(threads, files.size(), [&](size_t i) -> Status {
     std::vector<DataItem> those;
     for (const size_t item : files[i]) those.push_back(items.items[item]);
     MILLRACE_ASSIGN_OR_RETURN(written[i],

@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/of_var.h"
 #include "framework/base/text.h"
 #include "io/original/pickle.h"
 
@@ -22,12 +23,6 @@ constexpr size_t kOriginalCheckpointMaxRank = 16;
 
 Status malformed_original_checkpoint(const char* what) {
   return InvalidData("the metadata of the checkpoint: {} is malformed or missing", what);
-}
-
-Status of_var_original_checkpoint(Status status, const std::string& name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
 }
 
 // A tuple or list of numbers not below 0.
@@ -153,11 +148,10 @@ Status read_boxes(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
       return malformed_original_checkpoint("state_dict_metadata");
     std::vector<Box>& boxes = metadata.boxes[*name];
     if (!boxes.empty())
-      return of_var_original_checkpoint(malformed_original_checkpoint("a key that is there twice"),
-                                        *name);
+      return of_var(malformed_original_checkpoint("a key that is there twice"), *name);
     for (const PickleRef item : list->items) {
       StatusOr<Box> box = read_box(pickle, item);
-      if (!box.ok()) return of_var_original_checkpoint(std::move(box).status(), *name);
+      if (!box.ok()) return of_var(std::move(box).status(), *name);
       boxes.push_back(*std::move(box));
     }
   }
@@ -178,8 +172,7 @@ Status read_files(const Pickle& pickle, PickleRef ref, Metadata& metadata) {
         file->find('\0') != std::string::npos)
       return InvalidData("{} is no name of a data file in the folder", in_quotes(*file));
     if (!metadata.files.emplace(std::pair(*name, *offset), *file).second)
-      return of_var_original_checkpoint(malformed_original_checkpoint("a part that is there twice"),
-                                        *name);
+      return of_var(malformed_original_checkpoint("a part that is there twice"), *name);
   }
   return Ok();
 }
@@ -303,8 +296,7 @@ StatusOr<OriginalCheckpoint> OriginalCheckpoint::open(const std::string& folder,
       opened.tensors_.push_back(std::move(tensor));
       return Ok();
     };
-    if (Status status = add(); !status.ok())
-      return of_var_original_checkpoint(std::move(status).in_file(path), name);
+    if (Status status = add(); !status.ok()) return of_var(std::move(status).in_file(path), name);
   }
   return opened;
 }
@@ -317,7 +309,7 @@ StatusOr<Tensor> OriginalCheckpoint::load(const OriginalTensor& tensor) const {
     const int64_t size = chunk.box.numel() * dtype_size(tensor.dtype);
     std::vector<std::byte> bytes(static_cast<size_t>(size));
     MILLRACE_RETURN_IF_ERROR(
-        of_var_original_checkpoint(files_[chunk.file]->read(chunk.data_begin, bytes), tensor.name));
+        of_var(files_[chunk.file]->read(chunk.data_begin, bytes), tensor.name));
     const Runs runs(chunk.box, whole, dtype_size(tensor.dtype));
     for (int64_t run = 0; run < runs.count(); ++run) {
       std::memcpy(result.raw() + runs.to(run), bytes.data() + runs.from(run),

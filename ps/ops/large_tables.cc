@@ -13,6 +13,7 @@
 #include "framework/base/errors.h"
 #include "framework/tensor/value.h"
 #include "kernels/cpu/merge_rows.h"
+#include "ps/ops/failed.h"
 #include "ps/table/keyed_random.h"
 
 // Tables whose rows come into being when they are first used, for the update blocks of servers.
@@ -31,10 +32,6 @@ using Tables = std::shared_ptr<LargeTables>;
 using Columns = std::vector<const LargeTable::Column*>;
 
 constexpr int kParts = 8;
-
-Status failed_large_tables(std::string message) {
-  return {StatusCode::kExecution, std::move(message)};
-}
 
 std::vector<std::string> list_of(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef, 4> words;
@@ -55,12 +52,12 @@ StatusOr<Columns> columns_of(const LargeTable& table, const Strings& names) {
 StatusOr<std::span<const int64_t>> ids_of(const Value& value) {
   const auto* const ids = value.get_if<Tensor>();
   if (ids == nullptr || !ids->initialized() || ids->dtype() != DType::kInt64)
-    return failed_large_tables(fmt::format("Ids must be i64, found {}", describe(value)));
+    return failed(fmt::format("Ids must be i64, found {}", describe(value)));
   return ids->values<int64_t>();
 }
 
 Status no_row_large_tables(const LargeTable& table, int64_t id) {
-  return failed_large_tables(fmt::format("the table '{}' has no row {}", table.name(), id));
+  return failed(fmt::format("the table '{}' has no row {}", table.name(), id));
 }
 
 // What an op names besides its arguments.
@@ -136,9 +133,8 @@ StatusOr<Control> make_write(const Tables& tables, const KernelSetup& setup, boo
       const auto* const from = ctx.args.in_value(in, k).get_if<Tensor>();
       if (from == nullptr || from->dtype() != DType::kFloat32 ||
           static_cast<size_t>(from->numel()) != ids.size() * column.width) {
-        return failed_large_tables(fmt::format("In[{}] must be f32 [{}, {}], found {}", k,
-                                               ids.size(), column.width,
-                                               describe(ctx.args.in_value(in, k))));
+        return failed(fmt::format("In[{}] must be f32 [{}, {}], found {}", k, ids.size(),
+                                  column.width, describe(ctx.args.in_value(in, k))));
       }
       Tensor* to = nullptr;
       if (k < out.count) {
@@ -163,14 +159,13 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
                     Update&& update) {
   const auto* const grad = value.get_if<SelectedRows>();
   if (grad == nullptr || grad->value.dtype() != DType::kFloat32)
-    return failed_large_tables(
-        fmt::format("Grad must be f32 selected rows, found {}", describe(value)));
+    return failed(fmt::format("Grad must be f32 selected rows, found {}", describe(value)));
   if (grad->rows.empty()) return Ok();
   kernels::RowMerger merger;
   MILLRACE_RETURN_IF_ERROR(merger.merge(*grad));
   if (static_cast<size_t>(merger.width()) != width)
-    return failed_large_tables(fmt::format("Grad has rows of {} elements, the table '{}' of {}",
-                                           merger.width(), table.name(), width));
+    return failed(fmt::format("Grad has rows of {} elements, the table '{}' of {}", merger.width(),
+                              table.name(), width));
   const float* from = merger.values<float>();
   for (const int64_t id : merger.rows()) {
     LargeTable::Row& row = table.make(id);
@@ -184,7 +179,7 @@ Status for_each_row(LargeTable& table, const Value& value, size_t width, bool en
 StatusOr<float> number_of_large_tables(const Value& value, const char* slot) {
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || tensor->dtype() != DType::kFloat32 || tensor->numel() != 1)
-    return failed_large_tables(fmt::format("{} must be one f32, found {}", slot, describe(value)));
+    return failed(fmt::format("{} must be one f32, found {}", slot, describe(value)));
   return *tensor->data<float>();
 }
 

@@ -11,6 +11,7 @@
 #include "executor/block_runner.h"
 #include "framework/op.h"
 #include "ps/client/row_routes.h"
+#include "ps/ops/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/ops/typed_tables.h"
 
@@ -27,10 +28,6 @@ using kernels::ArgIndex;
 using kernels::KernelSetup;
 using Strings = std::vector<std::string>;
 using Link = std::shared_ptr<TrainerLink>;
-
-Status failed_lookup(std::string message) {
-  return {StatusCode::kExecution, std::move(message)};
-}
 
 StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
   const auto endpoints = setup.attr<Strings>("epmap");
@@ -54,7 +51,7 @@ StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
     MILLRACE_RETURN_IF_ERROR(link->client().call_all(calls));
     for (int32_t i = 0; i < out.count; ++i) {
       auto& values = calls[static_cast<size_t>(i)].reply.values;
-      if (values.size() != 1) return failed_lookup("the server answers no rows");
+      if (values.size() != 1) return failed("the server answers no rows");
       ctx.args.out_value(out, i) = std::move(values.front());
     }
     return Ok();
@@ -83,8 +80,8 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto* const ids = ctx.args.in_value(table.ids, k).get_if<Tensor>();
     if (ids == nullptr || !ids->initialized() || ids->dtype() != DType::kInt64) {
-      return failed_lookup(fmt::format("Ids[{}] must be i64, found {}", k,
-                                       describe(ctx.args.in_value(table.ids, k))));
+      return failed(fmt::format("Ids[{}] must be i64, found {}", k,
+                                describe(ctx.args.in_value(table.ids, k))));
     }
     count += static_cast<size_t>(ids->numel());
   }
@@ -92,8 +89,8 @@ Status collect_ids(const ControlContext& ctx, RemoteTable& table) {
   for (int32_t k = 0; k < table.ids.count; ++k) {
     const auto ids = ctx.args.in_value(table.ids, k).get_if<Tensor>()->values<int64_t>();
     if (const std::optional<int64_t> bad = table.routes.add(ids, table.padding)) {
-      return failed_lookup(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
-                                       table.ends.back() - 1));
+      return failed(fmt::format("Ids[{}] has {}, the table has rows 0 to {}", k, *bad,
+                                table.ends.back() - 1));
     }
   }
   return Ok();
@@ -131,8 +128,8 @@ StatusOr<const Tensor*> take_answers(RemoteTable& table, std::vector<Client::Cal
     if (answer == nullptr || answer->rank() == 0 || answer->dim(0) != count ||
         (like != nullptr && (answer->dtype() != like->dtype() ||
                              answer->dims().drop_front() != like->dims().drop_front()))) {
-      return failed_lookup(fmt::format("the server at {} does not answer {} rows of '{}'",
-                                       call.endpoint, count, call.text));
+      return failed(fmt::format("the server at {} does not answer {} rows of '{}'", call.endpoint,
+                                count, call.text));
     }
     table.answers[k] = std::move(call.reply.values.front());
     like = table.answers[k].get_if<Tensor>();

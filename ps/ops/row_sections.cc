@@ -7,14 +7,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "ps/ops/failed.h"
 #include "ps/values.h"
 
 namespace millrace::ps {
 namespace {
-
-Status failed_row_sections(std::string message) {
-  return {StatusCode::kExecution, std::move(message)};
-}
 
 Status cut_selected(const SelectedRows& from, llvm::ArrayRef<int64_t> ends,
                     std::vector<Value>& pieces) {
@@ -25,8 +22,7 @@ Status cut_selected(const SelectedRows& from, llvm::ArrayRef<int64_t> ends,
   };
   for (const int64_t row : from.rows) {
     if (row < 0 || row >= ends.back())
-      return failed_row_sections(
-          fmt::format("there is a row {}, the pieces cover [0, {})", row, ends.back()));
+      return failed(fmt::format("there is a row {}, the pieces cover [0, {})", row, ends.back()));
     ++counts[piece_of(row)];
   }
   for (size_t k = 0; k < ends.size(); ++k) {
@@ -57,8 +53,8 @@ Status cut_rows(const Value& value, llvm::ArrayRef<int64_t> sections, std::vecto
     return cut_selected(*rows, ends, pieces);
   const auto* const tensor = value.get_if<Tensor>();
   if (tensor == nullptr || tensor->rank() == 0 || tensor->dim(0) != ends.back()) {
-    return failed_row_sections(fmt::format("pieces of {} rows do not cover {}",
-                                           fmt::join(sections, ", "), describe(value)));
+    return failed(fmt::format("pieces of {} rows do not cover {}", fmt::join(sections, ", "),
+                              describe(value)));
   }
   for (size_t k = 0; k < sections.size(); ++k)
     pieces[k].as<Tensor>() = tensor->share_rows(ends[k] - sections[k], ends[k]);
@@ -73,8 +69,8 @@ Status join_rows(llvm::ArrayRef<Value> pieces, Value& whole) {
     if (first == nullptr || first->rank() == 0 || tensor == nullptr ||
         tensor->rank() != first->rank() || tensor->dtype() != first->dtype() ||
         tensor->dims().drop_front() != first->dims().drop_front()) {
-      return failed_row_sections(fmt::format("pieces do not fit together: {} and {}",
-                                             describe(pieces.front()), describe(piece)));
+      return failed(fmt::format("pieces do not fit together: {} and {}", describe(pieces.front()),
+                                describe(piece)));
     }
     rows += tensor->dim(0);
   }

@@ -8,6 +8,7 @@
 
 #include "executor/block_runner.h"
 #include "framework/op.h"
+#include "ps/ops/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/trainer_tables.h"
 
@@ -24,10 +25,6 @@ using executor::ControlRegistry;
 using kernels::KernelSetup;
 using Link = std::shared_ptr<TrainerLink>;
 
-Status failed_typed_tables(std::string message) {
-  return {StatusCode::kExecution, std::move(message)};
-}
-
 StatusOr<const TrainerTables::Entry*> find_table(const Link& link, const KernelSetup& setup) {
   const auto id = setup.attr<int32_t>("table_id");
   if (link->tables() == nullptr)
@@ -38,7 +35,7 @@ StatusOr<const TrainerTables::Entry*> find_table(const Link& link, const KernelS
 StatusOr<const Tensor*> ids_at(const ControlContext& ctx, kernels::ArgRange range, int32_t k) {
   const auto* const ids = ctx.args.in_value(range, k).get_if<Tensor>();
   if (ids != nullptr && ids->initialized() && ids->dtype() == DType::kInt64) return ids;
-  return failed_typed_tables(
+  return failed(
       fmt::format("Ids[{}] must be i64, found {}", k, describe(ctx.args.in_value(range, k))));
 }
 
@@ -109,18 +106,17 @@ class PerInstance {
   static StatusOr<PerInstance> read(const ControlContext& ctx, kernels::ArgRange range,
                                     const char* slot) {
     PerInstance result;
-    if (range.count == 0) return failed_typed_tables(fmt::format("{} names no var", slot));
+    if (range.count == 0) return failed(fmt::format("{} names no var", slot));
     const auto* const tensor = ctx.args.in_value(range, 0).get_if<Tensor>();
     if (tensor == nullptr || !tensor->initialized() || tensor->numel() == 0)
-      return failed_typed_tables(fmt::format("{} holds no value", slot));
+      return failed(fmt::format("{} holds no value", slot));
     if (tensor->dtype() == DType::kFloat32) {
       result.values_.assign(tensor->values<float>().begin(), tensor->values<float>().end());
     } else if (tensor->dtype() == DType::kInt64) {
       for (const int64_t value : tensor->values<int64_t>())
         result.values_.push_back(static_cast<float>(value));
     } else {
-      return failed_typed_tables(
-          fmt::format("{} must be f32 or i64, found {}", slot, describe(*tensor)));
+      return failed(fmt::format("{} must be f32 or i64, found {}", slot, describe(*tensor)));
     }
     return result;
   }
@@ -169,14 +165,14 @@ Status write_rows(Push& push, ControlContext& ctx, bool with_accesses) {
     const auto* const grad = ctx.args.in_value(push.grads, k).get_if<Tensor>();
     if (grad == nullptr || !grad->initialized() || grad->dtype() != DType::kFloat32 ||
         grad->numel() != ids->numel() * push.size)
-      return failed_typed_tables(fmt::format("Grads[{}]: expected {} gradients of {} f32, found {}",
-                                             k, ids->numel(), push.size,
-                                             describe(ctx.args.in_value(push.grads, k))));
+      return failed(fmt::format("Grads[{}]: expected {} gradients of {} f32, found {}", k,
+                                ids->numel(), push.size,
+                                describe(ctx.args.in_value(push.grads, k))));
     const std::vector<size_t> instances = instances_of(*ids);
     if (!instances.empty() &&
         !(shows.covers(instances.back() + 1) && clicks.covers(instances.back() + 1)))
-      return failed_typed_tables(fmt::format(
-          "Shows and Clicks have less than the {} instances of Ids[{}]", instances.back() + 1, k));
+      return failed(fmt::format("Shows and Clicks have less than the {} instances of Ids[{}]",
+                                instances.back() + 1, k));
     const auto slot = static_cast<size_t>(k) < push.slots.size()
                           ? static_cast<float>(push.slots[static_cast<size_t>(k)])
                           : 0.0F;

@@ -121,8 +121,8 @@ Status load_others(const transpiler::SlicesFile& slices, const Program& program,
   return Ok();
 }
 
-Status load_table_distributed_load(const transpiler::SlicesFile& slices, const Program& program,
-                                   const std::string& folder, int64_t server, Scope& scope) {
+Status load_own_table(const transpiler::SlicesFile& slices, const Program& program,
+                      const std::string& folder, int64_t server, Scope& scope) {
   const std::string& table = slices.properties.distributed_lookup_table;
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const std::string parts = folder + "/" + kTableFolder;
@@ -140,8 +140,7 @@ Status load_table_distributed_load(const transpiler::SlicesFile& slices, const P
 Status load_server_persistables(const transpiler::SlicesFile& slices, const Program& program,
                                 const std::string& folder, Scope& scope,
                                 const executor::ExecutorOptions& options) {
-  std::string from = folder;
-  while (from.size() > 1 && from.back() == '/') from.pop_back();
+  const std::string from = io::without_slash(folder);
   MILLRACE_ASSIGN_OR_RETURN(const Op* const serve, find_serve_op(program));
   const std::string endpoint = get_attr_or(*serve, "endpoint", std::string());
   // Slices are read without the rest of their files, so only sizes are compared.
@@ -152,8 +151,8 @@ Status load_server_persistables(const transpiler::SlicesFile& slices, const Prog
   MILLRACE_RETURN_IF_ERROR(run_load_program(slices, endpoint, from, scope, options).in_file(from));
   MILLRACE_RETURN_IF_ERROR(load_others(slices, program, from, scope));
   if (slices.properties.distributed_lookup_table.empty()) return Ok();
-  return load_table_distributed_load(slices, program, from,
-                                     std::max(get_attr_or(*serve, "pserver_id", 0), 0), scope);
+  return load_own_table(slices, program, from, std::max(get_attr_or(*serve, "pserver_id", 0), 0),
+                        scope);
 }
 
 }  // namespace millrace::ps

@@ -22,7 +22,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-Status no_value_distributed_save(const std::string& name) {
+Status nothing_to_save(const std::string& name) {
   Location location;
   location.var = name;
   return NotFound("the var has no value to save").at(std::move(location));
@@ -46,8 +46,7 @@ Status save_held(const SavingTrainer& trainer, const Names& names,
   for (const std::string& name : names) {
     const auto found = fresh.find(name);
     const Value* const value = found != fresh.end() ? &found->second : trainer.scope->find(name);
-    if (value == nullptr || !value->initialized())
-      return no_value_distributed_save(name).in_file(folder);
+    if (value == nullptr || !value->initialized()) return nothing_to_save(name).in_file(folder);
     values.push_back({name, value});
   }
   return io::save_separate(folder, values, {.replace = replace});

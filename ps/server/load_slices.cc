@@ -17,14 +17,13 @@ namespace {
 using transpiler::DistributedVar;
 using transpiler::SlicesFile;
 
-int64_t elements_of_load_slices(llvm::ArrayRef<int64_t> dims) {
+int64_t elements_in(llvm::ArrayRef<int64_t> dims) {
   int64_t count = 1;
   for (const int64_t dim : dims) count *= dim;
   return count;
 }
 
-Status misfit_load_slices(const std::string& name, const Value& value,
-                          const std::string& expected) {
+Status misfit_slice(const std::string& name, const Value& value, const std::string& expected) {
   Location place;
   place.var = name;
   return InvalidData("expected {}, found {}", expected, describe(value)).at(std::move(place));
@@ -37,8 +36,7 @@ int64_t offset_of(const SlicesFile& slices, const DistributedVar& entry, int64_t
   if (entry.is_slice || elements == whole) return entry.offset;
   for (const DistributedVar& other : slices.overview.vars()) {
     if (other.endpoint == entry.endpoint && other.is_slice &&
-        elements_of_load_slices(other.origin.shape) == whole &&
-        elements_of_load_slices(other.slice.shape) == elements)
+        elements_in(other.origin.shape) == whole && elements_in(other.slice.shape) == elements)
       return other.offset;
   }
   return entry.offset;
@@ -49,14 +47,14 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
   const Var* const var = program.root().find_var(entry.slice.name);
   if (var == nullptr) return Ok();
   const auto* const tensor = whole.get_if<Tensor>();
-  if (tensor == nullptr) return misfit_load_slices(entry.origin.name, whole, "a dense tensor");
+  if (tensor == nullptr) return misfit_slice(entry.origin.name, whole, "a dense tensor");
   const Dims dims(var->dims().begin(), var->dims().end());
-  const int64_t elements = elements_of_load_slices(dims);
+  const int64_t elements = elements_in(dims);
   const int64_t offset = offset_of(slices, entry, elements, tensor->numel());
   if (tensor->dtype() != var->dtype() || offset < 0 || offset + elements > tensor->numel()) {
-    return misfit_load_slices(entry.origin.name, whole,
-                              fmt::format("{} with elements {} to {}", dtype_name(var->dtype()),
-                                          offset, offset + elements));
+    return misfit_slice(entry.origin.name, whole,
+                        fmt::format("{} with elements {} to {}", dtype_name(var->dtype()), offset,
+                                    offset + elements));
   }
   auto& to = scope.root().local(entry.slice.name).as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(to.resize(tensor->dtype(), dims));
@@ -66,12 +64,11 @@ Status load_slice(const SlicesFile& slices, const DistributedVar& entry, const P
 }
 
 // Row id of the distributed table lives on server id mod servers.
-Status load_table_load_slices(const SlicesFile& slices, const Op& serve, const Value& whole,
-                              Scope& scope) {
+Status load_table_rows(const SlicesFile& slices, const Op& serve, const Value& whole,
+                       Scope& scope) {
   const std::string& name = slices.properties.distributed_lookup_table;
   const auto* const table = whole.get_if<Tensor>();
-  if (table == nullptr || table->rank() == 0)
-    return misfit_load_slices(name, whole, "a table of rows");
+  if (table == nullptr || table->rank() == 0) return misfit_slice(name, whole, "a table of rows");
   const auto servers = static_cast<int64_t>(slices.properties.endpoints.size());
   const int64_t server = std::max(get_attr_or(serve, "pserver_id", 0), 0);
   auto& to = scope.root().local(name).as<SelectedRows>();
@@ -116,14 +113,13 @@ Status load_slices(const SlicesFile& slices, const Program& program,
     const Var* const var = program.root().find_var(name);
     if (var == nullptr || !var->persistable() || done.contains(name)) continue;
     if (name == table) {
-      MILLRACE_RETURN_IF_ERROR(load_table_load_slices(slices, *serve, value, scope));
+      MILLRACE_RETURN_IF_ERROR(load_table_rows(slices, *serve, value, scope));
       continue;
     }
     const auto* const tensor = value.get_if<Tensor>();
     if (var->spec().has_tensor() && tensor != nullptr &&
-        (tensor->dtype() != var->dtype() ||
-         tensor->numel() != elements_of_load_slices(var->dims()))) {
-      return misfit_load_slices(
+        (tensor->dtype() != var->dtype() || tensor->numel() != elements_in(var->dims()))) {
+      return misfit_slice(
           name, value,
           fmt::format("{} [{}]", dtype_name(var->dtype()), fmt::join(var->dims(), ", ")));
     }

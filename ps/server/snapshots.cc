@@ -182,8 +182,8 @@ Status Snapshots::take(int64_t applied, bool wait) {
   MILLRACE_RETURN_IF_ERROR(saver_.start(
       state, [root = root_, number, calls = file_calls_with(core_.options.kill_point, "snapshot")](
                  const io::LocalState& copy) {
-        return io::save_checkpoint(copy, root, number, {.replace = Replace::kYes, .calls = calls},
-                                   kKept);
+        return io::save_checkpoint(copy, root, number,
+                                   {.replace = Replace::kYes, .threads = 1, .calls = calls}, kKept);
       }));
   taken_at_ = applied;
   taken_ = Clock::now();

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "framework/tensor/layout.h"
 #include "framework/tensor/value.h"
 
 namespace millrace::executor {
@@ -21,9 +22,13 @@ inline Value tensor_value(const std::vector<int64_t>& dims, const std::vector<fl
   return value;
 }
 
-/// The elements of one.
+/// The elements of one, in row-major order; none without a tensor.
 inline std::vector<float> floats(const Value& value) {
-  const auto values = value.get_if<Tensor>()->values<float>();
+  const auto* const tensor = value.get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized()) return {};
+  Tensor plain;  // kernels may keep parameters in layouts of their own
+  EXPECT_TRUE(copy_plain(*tensor, plain).ok());
+  const auto values = plain.values<float>();
   return {values.begin(), values.end()};
 }
 

@@ -153,11 +153,7 @@ TEST_F(TablesSaving, RowsAloneLeaveTheDenseParametersToTheFirstWorker) {
 }
 
 TEST_F(TablesSaving, TheModelRunsWithoutServers) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(at("model")))
-    names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  EXPECT_THAT(names,
+  EXPECT_THAT(millrace::testing::names_in(at("model")),
               ElementsAre("__model__", "emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"));
   Scope scope;
   const auto model = executor::load_inference_model(at("model"), scope);

@@ -28,12 +28,6 @@ struct Shapes {
   int32_t axis;
 };
 
-int64_t count_of_elementwise(const Dims& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
-  return count;
-}
-
 // Every way in which an operand can repeat: at the end, in the middle, at both ends, in X.
 const Shapes kShapes[] = {
     {{2, 3, 4}, {4}, -1},       {{2, 3, 4}, {3}, 1},        {{2, 3, 4}, {2, 3}, 0},
@@ -45,8 +39,8 @@ TEST(Elementwise, GradientsAreDerivativesForEveryWayToBroadcast) {
   for (const char* const type : {"elementwise_add", "elementwise_sub", "elementwise_mul",
                                  "elementwise_div", "elementwise_max", "elementwise_pow"}) {
     for (const Shapes& shapes : kShapes) {
-      std::vector<double> x = waves(count_of_elementwise(shapes.x));
-      std::vector<double> y = waves(count_of_elementwise(shapes.y), 0.7);
+      std::vector<double> x = waves(count_of(shapes.x));
+      std::vector<double> y = waves(count_of(shapes.y), 0.7);
       // positive, and Y away from 0
       for (double& v : x) v = v * 0.5 + 1;
       for (double& v : y) v = v * 0.4 + 0.93;
@@ -63,9 +57,8 @@ TEST(Elementwise, ThreadsDoNotChangeResults) {
   const Shapes cases[] = {{{64, 1200}, {1200}, -1}, {{3, 400, 80}, {400}, 1}, {{90000}, {1}, -1}};
   for (const Shapes& shapes : cases) {
     const auto run = [&](int threads) {
-      RunOp op =
-          two("elementwise_mul", tensor_value(shapes.x, waves(count_of_elementwise(shapes.x))),
-              tensor_value(shapes.y, waves(count_of_elementwise(shapes.y), 1)), shapes.axis);
+      RunOp op = two("elementwise_mul", tensor_value(shapes.x, waves(count_of(shapes.x))),
+                     tensor_value(shapes.y, waves(count_of(shapes.y), 1)), shapes.axis);
       EXPECT_TRUE(op.run_with_grad({"X", "Y"}, threads).ok());
       std::vector<std::vector<double>> out = {
           numbers(op.value("Out0")), numbers(op.value("X0@GRAD")), numbers(op.value("Y0@GRAD"))};

@@ -11,16 +11,6 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<double> numbers_image(size_t count, unsigned start = 1) {
-  std::vector<double> values(count);
-  unsigned state = start * 2654435761U + 12345U;
-  for (double& value : values) {
-    state = state * 1664525U + 1013904223U;
-    value = static_cast<double>(state >> 16U) / 32768.0 - 1.0;
-  }
-  return values;
-}
-
 TEST(SpaceToDepth, PutsThePlaceInTheBlockBeforeTheChannel) {
   RunOp op("space_to_depth");
   op.in("X", {1, 2, 2, 2}, {0, 1, 2, 3, 10, 11, 12, 13}).out("Out").attr("blocksize", int64_t{2});
@@ -33,8 +23,8 @@ TEST(SpaceToDepth, PutsThePlaceInTheBlockBeforeTheChannel) {
 TEST(GridSampler, GradientsAgreeWithFiniteDifferencesInSpace) {
   for (const char* const padding : {"zeros", "border", "reflection"}) {
     RunOp op("grid_sampler");
-    op.in("X", {1, 2, 3, 4, 3}, numbers_image(72), DType::kFloat64)
-        .in("Grid", {1, 2, 2, 2, 3}, numbers_image(24, 2), DType::kFloat64)
+    op.in("X", {1, 2, 3, 4, 3}, noise(72), DType::kFloat64)
+        .in("Grid", {1, 2, 2, 2, 3}, noise(24, 2), DType::kFloat64)
         .out("Output")
         .attr("padding_mode", padding)
         .attr("align_corners", false);
@@ -162,7 +152,7 @@ TEST(YoloLoss, ALabelWithoutClassIsRefused) {
 
 TEST(YoloLoss, TheGradientAgreesWithFiniteDifferences) {
   RunOp op("yolov3_loss");
-  op.in("X", {1, 14, 2, 2}, numbers_image(56), DType::kFloat64)
+  op.in("X", {1, 14, 2, 2}, noise(56), DType::kFloat64)
       .in("GTBox", {1, 2, 4}, {0.3, 0.3, 0.2, 0.3, 0.8, 0.7, 0.4, 0.5}, DType::kFloat64)
       .in("GTLabel", {1, 2}, {1, 0}, DType::kInt32)
       .in("GTScore", {1, 2}, {0.9, 0.6}, DType::kFloat64)

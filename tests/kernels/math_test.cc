@@ -15,14 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::Pointwise;
 using ::testing::UnorderedElementsAre;
 
-int64_t count_of_math(const Dims& dims) {
-  int64_t count = 1;
-  for (const int64_t dim : dims) count *= dim;
-  return count;
-}
-
 Value wavy(const Dims& dims, double phase, DType dtype = kF64) {
-  return tensor_value(dims, waves(count_of_math(dims), phase), dtype);
+  return tensor_value(dims, waves(count_of(dims), phase), dtype);
 }
 
 struct Product {

@@ -15,18 +15,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<double> numbers_nn(size_t count, unsigned start = 1) {
-  std::vector<double> values(count);
-  unsigned state = start * 2654435761U + 12345U;
-  for (double& value : values) {
-    state = state * 1664525U + 1013904223U;
-    value = static_cast<double>(state >> 16U) / 32768.0 - 1.0;
-  }
-  return values;
-}
-
 std::vector<float> floats(size_t count, unsigned start) {
-  const std::vector<double> values = numbers_nn(count, start);
+  const std::vector<double> values = noise(count, start);
   return {values.begin(), values.end()};
 }
 
@@ -108,9 +98,9 @@ TEST(Conv, BiasAndResidualAreAdded) {
 
 TEST(Conv, GradientsAgreeWithFiniteDifferences) {
   RunOp op("conv2d");
-  op.in("Input", {2, 4, 5, 4}, numbers_nn(160), DType::kFloat64)
-      .in("Filter", {6, 2, 3, 2}, numbers_nn(72, 2), DType::kFloat64)
-      .in("Bias", {6}, numbers_nn(6, 3), DType::kFloat64)
+  op.in("Input", {2, 4, 5, 4}, noise(160), DType::kFloat64)
+      .in("Filter", {6, 2, 3, 2}, noise(72, 2), DType::kFloat64)
+      .in("Bias", {6}, noise(6, 3), DType::kFloat64)
       .out("Output")
       .ints("strides", {2, 1})
       .ints("paddings", {1, 0, 2, 1})
@@ -141,8 +131,7 @@ TEST(Conv, ResultsDoNotDependOnTheRun) {
   std::vector<double> first;
   for (int i = 0; i < 3; ++i) {
     RunOp op("conv2d");
-    op.in("Input", {2, 16, 20, 20}, numbers_nn(12800))
-        .in("Filter", {16, 16, 3, 3}, numbers_nn(2304, 2));
+    op.in("Input", {2, 16, 20, 20}, noise(12800)).in("Filter", {16, 16, 3, 3}, noise(2304, 2));
     op.out("Output");
     ASSERT_EQ(op.run_text(2), "ok");
     if (i == 0) first = op.values("Output0");
@@ -165,7 +154,7 @@ TEST(Pool, GradientsAgreeWithFiniteDifferences) {
   for (const char* const type : {"max", "avg"}) {
     for (const char* const format : {"NCHW", "NHWC"}) {
       RunOp op("pool2d");
-      op.in("X", {2, 5, 6, 3}, numbers_nn(180), DType::kFloat64)
+      op.in("X", {2, 5, 6, 3}, noise(180), DType::kFloat64)
           .out("Out")
           .ints("ksize", {3, 2})
           .ints("strides", {2, 1})
@@ -223,8 +212,8 @@ TEST(BatchNorm, GradientsAgreeWithFiniteDifferencesInBothLayouts) {
   for (const char* const layout : {"NCHW", "NHWC"}) {
     const int64_t channels = layout[1] == 'C' ? 3 : 4;
     RunOp op("batch_norm");
-    op.in("X", {2, 3, 5, 4}, numbers_nn(120), DType::kFloat64)
-        .in("Scale", {channels}, numbers_nn(static_cast<size_t>(channels), 2), DType::kFloat64)
+    op.in("X", {2, 3, 5, 4}, noise(120), DType::kFloat64)
+        .in("Scale", {channels}, noise(static_cast<size_t>(channels), 2), DType::kFloat64)
         .in("Bias", {channels}, {0.5}, DType::kFloat64)
         .in("Mean", {channels}, {0}, DType::kFloat64)
         .in("Variance", {channels}, {1}, DType::kFloat64)
@@ -241,7 +230,7 @@ TEST(BatchNorm, GradientsAgreeWithFiniteDifferencesInBothLayouts) {
 TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
   for (const char* const activation : {"identity", "leaky_relu", "elu"}) {
     RunOp op("inplace_abn");
-    op.in("X", {2, 3, 5, 2}, numbers_nn(60), DType::kFloat64)
+    op.in("X", {2, 3, 5, 2}, noise(60), DType::kFloat64)
         .in("Scale", {3}, {0.7, -1.2, 2}, DType::kFloat64)
         .in("Bias", {3}, {0.5}, DType::kFloat64)
         .in("Mean", {3}, {0}, DType::kFloat64)
@@ -260,13 +249,13 @@ TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
 // A negative padding cuts a border off, as in the original.
 TEST(Conv, NegativePaddingCutsABorderOff) {
   std::vector<double> inner;
-  const std::vector<double> image = numbers_nn(2 * 6 * 7, 3);
+  const std::vector<double> image = noise(2 * 6 * 7, 3);
   for (size_t c = 0; c < 2; ++c) {
     for (size_t y = 1; y < 6; ++y) {
       for (size_t x = 0; x < 5; ++x) inner.push_back(image[(c * 6 + y) * 7 + x]);
     }
   }
-  const std::vector<double> filter = numbers_nn(3 * 2 * 3 * 3, 4);
+  const std::vector<double> filter = noise(3 * 2 * 3 * 3, 4);
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
     RunOp expected("conv2d");
     expected.in("Input", {1, 2, 5, 5}, inner, dtype).in("Filter", {3, 2, 3, 3}, filter, dtype);
@@ -299,9 +288,9 @@ TEST(BatchNorm, AScaleOfTheWrongLengthIsRefused) {
 
 TEST(LayerNorm, GradientsAgreeWithFiniteDifferences) {
   RunOp op("layer_norm");
-  op.in("X", {3, 2, 7}, numbers_nn(42), DType::kFloat64)
-      .in("Scale", {14}, numbers_nn(14, 2), DType::kFloat64)
-      .in("Bias", {14}, numbers_nn(14, 3), DType::kFloat64)
+  op.in("X", {3, 2, 7}, noise(42), DType::kFloat64)
+      .in("Scale", {14}, noise(14, 2), DType::kFloat64)
+      .in("Bias", {14}, noise(14, 3), DType::kFloat64)
       .out("Y")
       .out("Mean")
       .out("Variance");
@@ -320,7 +309,7 @@ TEST(LayerNorm, SixteenBitRowsHaveStatisticsInFloat) {
 TEST(SpectralNorm, TheGradientTakesSingularVectorsForConstant) {
   // without iterations, U and V do not depend on Weight, so the gradient is exact
   RunOp op("spectral_norm");
-  op.in("Weight", {2, 3, 2}, numbers_nn(12), DType::kFloat64)
+  op.in("Weight", {2, 3, 2}, noise(12), DType::kFloat64)
       .in("U", {3}, {0.8, 0.5, -0.6}, DType::kFloat64)
       .in("V", {4}, {0.5, 0.9, -0.5, 0.4}, DType::kFloat64)
       .out("Out")
@@ -339,8 +328,8 @@ TEST(ConvShift, CorrelatesInACircle) {
 
 TEST(ConvShift, GradientsAgreeWithFiniteDifferences) {
   RunOp op("conv_shift");
-  op.in("X", {2, 4}, numbers_nn(8), DType::kFloat64)
-      .in("Y", {2, 5}, numbers_nn(10, 2), DType::kFloat64)
+  op.in("X", {2, 4}, noise(8), DType::kFloat64)
+      .in("Y", {2, 5}, noise(10, 2), DType::kFloat64)
       .out("Out");
   EXPECT_LT(op.gradient_error({"X", "Y"}, "Out0"), 1e-6);
 }
@@ -373,10 +362,10 @@ TEST(Interp, ASizeBelowOneIsRefused) {
 
 TEST(DeformableConv, GradientsAgreeWithFiniteDifferences) {
   RunOp op("deformable_conv");
-  op.in("Input", {1, 4, 4, 5}, numbers_nn(80), DType::kFloat64)
-      .in("Offset", {1, 16, 3, 4}, numbers_nn(192, 2), DType::kFloat64)
-      .in("Filter", {2, 2, 2, 2}, numbers_nn(16, 3), DType::kFloat64)
-      .in("Mask", {1, 8, 3, 4}, numbers_nn(96, 4), DType::kFloat64)
+  op.in("Input", {1, 4, 4, 5}, noise(80), DType::kFloat64)
+      .in("Offset", {1, 16, 3, 4}, noise(192, 2), DType::kFloat64)
+      .in("Filter", {2, 2, 2, 2}, noise(16, 3), DType::kFloat64)
+      .in("Mask", {1, 8, 3, 4}, noise(96, 4), DType::kFloat64)
       .out("Output")
       .attr("groups", 2)
       .attr("deformable_groups", 2);

@@ -59,6 +59,22 @@ Value rows_value(std::vector<int64_t> rows, int64_t height, const Dims& dims,
   return value;
 }
 
+std::vector<double> noise(size_t count, unsigned start) {
+  std::vector<double> values(count);
+  unsigned state = start * 2654435761U + 12345U;
+  for (double& value : values) {
+    state = state * 1664525U + 1013904223U;
+    value = static_cast<double>(state >> 16U) / 32768.0 - 1.0;
+  }
+  return values;
+}
+
+int64_t count_of(const Dims& dims) {
+  int64_t count = 1;
+  for (const int64_t dim : dims) count *= dim;
+  return count;
+}
+
 std::vector<double> waves(int64_t count, double phase) {
   std::vector<double> out;
   for (int64_t i = 0; i < count; ++i)

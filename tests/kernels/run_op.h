@@ -24,6 +24,10 @@ Value rows_value(std::vector<int64_t> rows, int64_t height, const Dims& dims,
                  const std::vector<double>& values);
 /// Numbers between -1 and 1 that follow a smooth pattern; the same ones for the same phase.
 std::vector<double> waves(int64_t count, double phase = 0);
+/// Numbers between -1 and 1 without a pattern; the same ones for the same start.
+std::vector<double> noise(size_t count, unsigned start = 1);
+/// Elements of a tensor of these dims.
+int64_t count_of(const Dims& dims);
 /// Elements of a tensor, or of the values of selected rows.
 std::vector<double> numbers(const Value& value);
 /// Dims of a tensor.

@@ -5,12 +5,6 @@
 namespace millrace::ops {
 namespace {
 
-OneOp x_out_nn(llvm::StringRef type, const Dims& dims) {
-  OneOp op(type);
-  op.in("X", dims).out("Out");
-  return op;
-}
-
 OneOp conv(llvm::StringRef type, const Dims& input, const Dims& filter) {
   OneOp op(type);
   op.in("Input", input).in("Filter", filter).out("Output");
@@ -126,7 +120,7 @@ TEST(Pool, CountsWindows) {
       "Out0 f32[2, 2, 3, 3]");
   EXPECT_EQ(pool({2, 3, 7, 8, 9}, {2, 2, 2}, {2, 2, 2}).attr("padding_algorithm", "SAME").infer(),
             "Out0 f32[2, 3, 4, 4, 5]");
-  EXPECT_EQ(x_out_nn("max_pool2d_with_index", {2, 3, 6, 6})
+  EXPECT_EQ(x_out("max_pool2d_with_index", {2, 3, 6, 6})
                 .out("Mask")
                 .ints("ksize", {2, 2})
                 .ints("strides", {2, 2})
@@ -145,14 +139,14 @@ TEST(Pool, NamesWhatDoesNotFit) {
 }
 
 TEST(Unpool, UndoesThePooling) {
-  EXPECT_EQ(x_out_nn("unpool", {1, 2, 3, 3})
+  EXPECT_EQ(x_out("unpool", {1, 2, 3, 3})
                 .in("Indices", {1, 2, 3, 3}, kI32)
                 .ints("ksize", {2, 2})
                 .ints("strides", {2, 2})
                 .infer(),
             "Out0 f32[1, 2, 6, 6]");
   EXPECT_EQ(
-      x_out_nn("spp", {2, 3, 8, 8}).attr("pyramid_height", 3).attr("pooling_type", "max").infer(),
+      x_out("spp", {2, 3, 8, 8}).attr("pyramid_height", 3).attr("pooling_type", "max").infer(),
       "Out0 f32[2, 63]");
 }
 
@@ -227,48 +221,48 @@ TEST(Norm, HasStatisticsOfItsParts) {
 }
 
 TEST(Interp, TakesSizesFromTensorsFactorsOrAttributes) {
-  EXPECT_EQ(x_out_nn("nearest_interp", {1, 3, 5, -1}).attr("scale", 2.0F).infer(),
+  EXPECT_EQ(x_out("nearest_interp", {1, 3, 5, -1}).attr("scale", 2.0F).infer(),
             "Out0 f32[1, 3, 10, -1]");
-  EXPECT_EQ(x_out_nn("bilinear_interp", {1, 3, 5, 5}).attr("out_h", 7).attr("out_w", 8).infer(),
+  EXPECT_EQ(x_out("bilinear_interp", {1, 3, 5, 5}).attr("out_h", 7).attr("out_w", 8).infer(),
             "Out0 f32[1, 3, 7, 8]");
-  EXPECT_EQ(x_out_nn("bilinear_interp_v2", {1, 5, 6, 3})
+  EXPECT_EQ(x_out("bilinear_interp_v2", {1, 5, 6, 3})
                 .attr("scale", std::vector<float>{0.5F, 2.0F})
                 .attr("data_layout", "NHWC")
                 .infer(),
             "Out0 f32[1, 2, 12, 3]");
-  EXPECT_EQ(x_out_nn("bicubic_interp_v2", {1, 3, 5, 5}).in("OutSize", {2}, kI32).infer(),
+  EXPECT_EQ(x_out("bicubic_interp_v2", {1, 3, 5, 5}).in("OutSize", {2}, kI32).infer(),
             "Out0 f32[1, 3, -1, -1]");
-  EXPECT_EQ(x_out_nn("linear_interp_v2", {1, 3, 5}).attr("out_w", 8).infer(), "Out0 f32[1, 3, 8]");
-  EXPECT_EQ(x_out_nn("trilinear_interp_v2", {1, 3, 5, 5, 5})
+  EXPECT_EQ(x_out("linear_interp_v2", {1, 3, 5}).attr("out_w", 8).infer(), "Out0 f32[1, 3, 8]");
+  EXPECT_EQ(x_out("trilinear_interp_v2", {1, 3, 5, 5, 5})
                 .attr("out_d", 1)
                 .attr("out_h", 2)
                 .attr("out_w", 3)
                 .infer(),
             "Out0 f32[1, 3, 1, 2, 3]");
-  EXPECT_EQ(x_out_nn("nearest_interp_v2", {1, 3, 5, 5}).attr("out_h", 2).infer(),
+  EXPECT_EQ(x_out("nearest_interp_v2", {1, 3, 5, 5}).attr("out_h", 2).infer(),
             "error: attribute 'out_w' must be positive where no scale is given, found 0");
 }
 
 TEST(Channels, AreDividedOrScaled) {
-  EXPECT_EQ(x_out_nn("maxout", {1, 6, 2, 2}).attr("groups", 3).infer(), "Out0 f32[1, 2, 2, 2]");
-  EXPECT_EQ(x_out_nn("maxout", {1, 6, 2, 2}).attr("groups", 4).infer(),
+  EXPECT_EQ(x_out("maxout", {1, 6, 2, 2}).attr("groups", 3).infer(), "Out0 f32[1, 2, 2, 2]");
+  EXPECT_EQ(x_out("maxout", {1, 6, 2, 2}).attr("groups", 4).infer(),
             "error: attribute 'groups' (4) does not divide dim 1 of X [1, 6, 2, 2]");
-  EXPECT_EQ(x_out_nn("lrn", {1, 6, 2, 2}).out("MidOut").infer(),
+  EXPECT_EQ(x_out("lrn", {1, 6, 2, 2}).out("MidOut").infer(),
             "Out0 f32[1, 6, 2, 2]; MidOut0 f32[1, 6, 2, 2]");
-  EXPECT_EQ(x_out_nn("lrn", {1, 6, 2, 2}).attr("n", 4).infer(),
+  EXPECT_EQ(x_out("lrn", {1, 6, 2, 2}).attr("n", 4).infer(),
             "error: attribute 'n' must be odd, found 4");
-  EXPECT_EQ(x_out_nn("affine_channel", {1, 6, 2, 2}).in("Scale", {3}).in("Bias", {6}).infer(),
+  EXPECT_EQ(x_out("affine_channel", {1, 6, 2, 2}).in("Scale", {3}).in("Bias", {6}).infer(),
             "error: Scale must have 6 elements, found [3]");
 }
 
 TEST(Rows, KeepTheirLod) {
   EXPECT_EQ(OneOp("row_conv").in("X", {-1, 8}, kF32, 1).in("Filter", {3, 8}).out("Out").infer(),
             "Out0 f32[-1, 8] lod1");
-  EXPECT_EQ(x_out_nn("row_conv", {4, 8}).in("Filter", {3, 7}).infer(),
+  EXPECT_EQ(x_out("row_conv", {4, 8}).in("Filter", {3, 7}).infer(),
             "error: Filter [3, 7] must have the columns of X [4, 8]");
-  EXPECT_EQ(x_out_nn("conv_shift", {4, 8}).in("Y", {4, 2}).infer(),
+  EXPECT_EQ(x_out("conv_shift", {4, 8}).in("Y", {4, 2}).infer(),
             "error: Y must have an odd number of columns, found [4, 2]");
-  EXPECT_EQ(x_out_nn("fsp", {1, 2, 4, 4}).in("Y", {1, 3, 4, 4}).infer(), "Out0 f32[1, 2, 3]");
+  EXPECT_EQ(x_out("fsp", {1, 2, 4, 4}).in("Y", {1, 3, 4, 4}).infer(), "Out0 f32[1, 2, 3]");
   EXPECT_EQ(OneOp("spectral_norm").in("Weight", {2, 3}).out("Out").infer(), "Out0 f32[2, 3]");
   EXPECT_EQ(OneOp("tree_conv")
                 .in("NodesVector", {1, 5, 4})
@@ -291,9 +285,9 @@ TEST(Unfold, LaysOutWindows) {
                 .ints("dilations", {1, 1})
                 .infer(),
             "Y0 f32[2, 18, 16]");
-  EXPECT_EQ(x_out_nn("im2sequence", {2, 3, 5, 6}).ints("kernels", {2, 2}).infer(),
+  EXPECT_EQ(x_out("im2sequence", {2, 3, 5, 6}).ints("kernels", {2, 2}).infer(),
             "Out0 f32[40, 12] lod1");
-  EXPECT_EQ(x_out_nn("im2sequence", {-1, 3, 5, 6}).ints("kernels", {7, 2}).infer(),
+  EXPECT_EQ(x_out("im2sequence", {-1, 3, 5, 6}).ints("kernels", {7, 2}).infer(),
             "error: a window of size 7 does not fit in dim 2 of X [-1, 3, 5, 6] padded by 0 and 0");
 }
 

@@ -92,4 +92,10 @@ std::string OneOp::grad(const std::vector<std::string>& no_grad) {
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+OneOp x_out(llvm::StringRef type, const Dims& dims) {
+  OneOp op(type);
+  op.in("X", dims).out("Out");
+  return op;
+}
+
 }  // namespace millrace::ops

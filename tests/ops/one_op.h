@@ -53,4 +53,7 @@ class OneOp {
   std::vector<std::string> outputs_;
 };
 
+/// An op with an input X of these dims and an output Out.
+OneOp x_out(llvm::StringRef type, const Dims& dims);
+
 }  // namespace millrace::ops

@@ -7,23 +7,16 @@ namespace {
 
 constexpr DType kBool = DType::kBool;
 
-OneOp x_out_tensor(llvm::StringRef type, const Dims& dims) {
-  OneOp op(type);
-  op.in("X", dims).out("Out");
-  return op;
-}
-
 TEST(Reshape, SolvesAndCopiesDims) {
-  EXPECT_EQ(x_out_tensor("reshape", {2, 3, 4}).ints("shape", {0, -1}).infer(), "Out0 f32[2, 12]");
-  EXPECT_EQ(x_out_tensor("reshape", {-1, 3, 4}).ints("shape", {0, -1}).infer(), "Out0 f32[-1, 12]");
-  EXPECT_EQ(x_out_tensor("reshape", {-1, 3, 4}).ints("shape", {-1, 12}).infer(),
-            "Out0 f32[-1, 12]");
-  EXPECT_EQ(x_out_tensor("reshape", {-1, 64, 1, 40}).ints("shape", {0, 0, -1}).infer(),
+  EXPECT_EQ(x_out("reshape", {2, 3, 4}).ints("shape", {0, -1}).infer(), "Out0 f32[2, 12]");
+  EXPECT_EQ(x_out("reshape", {-1, 3, 4}).ints("shape", {0, -1}).infer(), "Out0 f32[-1, 12]");
+  EXPECT_EQ(x_out("reshape", {-1, 3, 4}).ints("shape", {-1, 12}).infer(), "Out0 f32[-1, 12]");
+  EXPECT_EQ(x_out("reshape", {-1, 64, 1, 40}).ints("shape", {0, 0, -1}).infer(),
             "Out0 f32[-1, 64, 40]");
-  EXPECT_EQ(x_out_tensor("reshape", {6}).ints("shape", {}).infer(),
+  EXPECT_EQ(x_out("reshape", {6}).ints("shape", {}).infer(),
             "error: X [6] does not have the number of elements of shape []");
-  EXPECT_EQ(x_out_tensor("reshape", {1}).ints("shape", {}).infer(), "Out0 f32[]");
-  EXPECT_EQ(x_out_tensor("reshape2", {2, 3}).out("XShape").ints("shape", {6}).infer(),
+  EXPECT_EQ(x_out("reshape", {1}).ints("shape", {}).infer(), "Out0 f32[]");
+  EXPECT_EQ(x_out("reshape2", {2, 3}).out("XShape").ints("shape", {6}).infer(),
             "Out0 f32[6]; XShape0 f32[0, 2, 3]");
 }
 
@@ -35,20 +28,19 @@ TEST(Reshape, KeepsLodOnlyWithTheRows) {
 }
 
 TEST(Reshape, RejectsImpossibleShapes) {
-  EXPECT_EQ(x_out_tensor("reshape", {2, 3}).ints("shape", {4, -1}).infer(),
+  EXPECT_EQ(x_out("reshape", {2, 3}).ints("shape", {4, -1}).infer(),
             "error: X [2, 3] does not have the number of elements of shape [4, -1]");
-  EXPECT_EQ(x_out_tensor("reshape", {2, 3}).ints("shape", {-1, -1}).infer(),
+  EXPECT_EQ(x_out("reshape", {2, 3}).ints("shape", {-1, -1}).infer(),
             "error: attribute 'shape' has -1 at 0 and 1, expected at most one");
-  EXPECT_EQ(x_out_tensor("reshape", {6}).ints("shape", {6, 0}).infer(),
+  EXPECT_EQ(x_out("reshape", {6}).ints("shape", {6, 0}).infer(),
             "error: attribute 'shape' has 0 at 1, but X [6] has no such dim");
-  EXPECT_EQ(x_out_tensor("reshape", {6}).ints("shape", {-2}).infer(),
+  EXPECT_EQ(x_out("reshape", {6}).ints("shape", {-2}).infer(),
             "error: attribute 'shape' has -2 at 0, expected a size, 0 or -1");
 }
 
 TEST(Reshape, TakesShapesFromTensors) {
-  EXPECT_EQ(x_out_tensor("reshape2", {2, 3}).in("Shape", {4}, kI32).infer(),
-            "Out0 f32[-1, -1, -1, -1]");
-  EXPECT_EQ(x_out_tensor("reshape2", {6, 2})
+  EXPECT_EQ(x_out("reshape2", {2, 3}).in("Shape", {4}, kI32).infer(), "Out0 f32[-1, -1, -1, -1]");
+  EXPECT_EQ(x_out("reshape2", {6, 2})
                 .in("ShapeTensor", {1}, kI32)
                 .in("ShapeTensor", {1}, kI32)
                 .ints("shape", {-1, 4})
@@ -70,72 +62,66 @@ TEST(XShape, GivesTheGradientItsShape) {
                 .ints("axis", {2, 0, 1})
                 .infer(),
             "X@GRAD0 f32[2, 3, 4]");
-  EXPECT_EQ(x_out_tensor("reshape2", {6}).out("XShape").grad(),
+  EXPECT_EQ(x_out("reshape2", {6}).out("XShape").grad(),
             "reshape2_grad(Out@GRAD=Out0@GRAD; XShape=XShape0 -> X@GRAD=X0@GRAD)");
 }
 
 TEST(Transpose, PermutesDims) {
-  EXPECT_EQ(x_out_tensor("transpose", {2, -1, 4}).ints("axis", {1, 2, 0}).infer(),
-            "Out0 f32[-1, 4, 2]");
-  EXPECT_EQ(x_out_tensor("transpose", {2, 3}).ints("axis", {0}).infer(),
+  EXPECT_EQ(x_out("transpose", {2, -1, 4}).ints("axis", {1, 2, 0}).infer(), "Out0 f32[-1, 4, 2]");
+  EXPECT_EQ(x_out("transpose", {2, 3}).ints("axis", {0}).infer(),
             "error: attribute 'axis' must list the 2 dims of X [2, 3], found [0]");
-  EXPECT_EQ(x_out_tensor("transpose", {2, 3}).ints("axis", {0, 0}).infer(),
+  EXPECT_EQ(x_out("transpose", {2, 3}).ints("axis", {0, 0}).infer(),
             "error: attribute 'axis' names dim 0 twice");
-  EXPECT_EQ(x_out_tensor("transpose", {2, 3}).ints("axis", {0, 2}).infer(),
+  EXPECT_EQ(x_out("transpose", {2, 3}).ints("axis", {0, 2}).infer(),
             "error: attribute 'axis' has axis 2, which is outside of [-2, 2) for rank 2");
 }
 
 TEST(Squeeze, DropsDimsOfOne) {
-  EXPECT_EQ(x_out_tensor("squeeze", {1, 3, 1}).ints("axes", {}).infer(), "Out0 f32[3]");
-  EXPECT_EQ(x_out_tensor("squeeze", {1, 3, 1}).ints("axes", {-1}).infer(), "Out0 f32[1, 3]");
-  EXPECT_EQ(x_out_tensor("squeeze", {-1, 3, -1}).ints("axes", {2}).infer(), "Out0 f32[-1, 3]");
-  EXPECT_EQ(x_out_tensor("squeeze", {1, 3}).ints("axes", {5}).infer(),
+  EXPECT_EQ(x_out("squeeze", {1, 3, 1}).ints("axes", {}).infer(), "Out0 f32[3]");
+  EXPECT_EQ(x_out("squeeze", {1, 3, 1}).ints("axes", {-1}).infer(), "Out0 f32[1, 3]");
+  EXPECT_EQ(x_out("squeeze", {-1, 3, -1}).ints("axes", {2}).infer(), "Out0 f32[-1, 3]");
+  EXPECT_EQ(x_out("squeeze", {1, 3}).ints("axes", {5}).infer(),
             "error: attribute 'axes' has axis 5, which is outside of [-2, 2) for rank 2");
 }
 
 TEST(Unsqueeze, InsertsDimsOfOne) {
-  EXPECT_EQ(x_out_tensor("unsqueeze", {2, 3}).ints("axes", {0, 2}).infer(), "Out0 f32[1, 2, 1, 3]");
-  EXPECT_EQ(x_out_tensor("unsqueeze", {2, 3}).ints("axes", {-1}).infer(), "Out0 f32[2, 3, 1]");
-  EXPECT_EQ(x_out_tensor("unsqueeze2", {2}).in("AxesTensor", {2}, kI32).infer(),
-            "Out0 f32[-1, -1, -1]");
-  EXPECT_EQ(x_out_tensor("unsqueeze", {2}).ints("axes", {3}).infer(),
+  EXPECT_EQ(x_out("unsqueeze", {2, 3}).ints("axes", {0, 2}).infer(), "Out0 f32[1, 2, 1, 3]");
+  EXPECT_EQ(x_out("unsqueeze", {2, 3}).ints("axes", {-1}).infer(), "Out0 f32[2, 3, 1]");
+  EXPECT_EQ(x_out("unsqueeze2", {2}).in("AxesTensor", {2}, kI32).infer(), "Out0 f32[-1, -1, -1]");
+  EXPECT_EQ(x_out("unsqueeze", {2}).ints("axes", {3}).infer(),
             "error: attribute 'axes' has axis 3, which is outside of [-2, 2) for rank 2");
 }
 
 TEST(Flatten, MergesDims) {
-  EXPECT_EQ(x_out_tensor("flatten", {2, 3, 4}).attr("axis", 2).infer(), "Out0 f32[6, 4]");
-  EXPECT_EQ(x_out_tensor("flatten2", {-1, 3, 4}).attr("axis", 0).infer(), "Out0 f32[1, -1]");
-  EXPECT_EQ(x_out_tensor("flatten", {2, 3}).attr("axis", 3).infer(),
+  EXPECT_EQ(x_out("flatten", {2, 3, 4}).attr("axis", 2).infer(), "Out0 f32[6, 4]");
+  EXPECT_EQ(x_out("flatten2", {-1, 3, 4}).attr("axis", 0).infer(), "Out0 f32[1, -1]");
+  EXPECT_EQ(x_out("flatten", {2, 3}).attr("axis", 3).infer(),
             "error: attribute 'axis' is 3, which is outside of [-2, 2] for X [2, 3]");
-  EXPECT_EQ(x_out_tensor("flatten_contiguous_range", {-1, 3, 4, 5})
+  EXPECT_EQ(x_out("flatten_contiguous_range", {-1, 3, 4, 5})
                 .attr("start_axis", 1)
                 .attr("stop_axis", -1)
                 .infer(),
             "Out0 f32[-1, 60]");
-  EXPECT_EQ(x_out_tensor("flatten_contiguous_range", {2, 3})
-                .attr("start_axis", 1)
-                .attr("stop_axis", 0)
-                .infer(),
-            "error: attribute 'stop_axis' (0) is before 'start_axis' (1) in X [2, 3]");
+  EXPECT_EQ(
+      x_out("flatten_contiguous_range", {2, 3}).attr("start_axis", 1).attr("stop_axis", 0).infer(),
+      "error: attribute 'stop_axis' (0) is before 'start_axis' (1) in X [2, 3]");
 }
 
 TEST(Concat, AddsUpTheAxis) {
-  EXPECT_EQ(x_out_tensor("concat", {2, 3}).in("X", {2, 4}).attr("axis", 1).infer(),
-            "Out0 f32[2, 7]");
-  EXPECT_EQ(x_out_tensor("concat", {-1, 3}).in("X", {2, -1}).attr("axis", -1).infer(),
-            "Out0 f32[2, -1]");
-  EXPECT_EQ(x_out_tensor("concat", {2, 3}).in("X", {2, 3}).in("AxisTensor", {1}, kI32).infer(),
+  EXPECT_EQ(x_out("concat", {2, 3}).in("X", {2, 4}).attr("axis", 1).infer(), "Out0 f32[2, 7]");
+  EXPECT_EQ(x_out("concat", {-1, 3}).in("X", {2, -1}).attr("axis", -1).infer(), "Out0 f32[2, -1]");
+  EXPECT_EQ(x_out("concat", {2, 3}).in("X", {2, 3}).in("AxisTensor", {1}, kI32).infer(),
             "Out0 f32[-1, -1]");
-  EXPECT_EQ(x_out_tensor("concat", {2, 3}).in("X", {3, 3}).attr("axis", 1).infer(),
+  EXPECT_EQ(x_out("concat", {2, 3}).in("X", {3, 3}).attr("axis", 1).infer(),
             "error: X[1] [3, 3] must agree with the others in dim 0: expected 2, found 3");
-  EXPECT_EQ(x_out_tensor("concat", {2, 3}).in("X", {2}).attr("axis", 0).infer(),
+  EXPECT_EQ(x_out("concat", {2, 3}).in("X", {2}).attr("axis", 0).infer(),
             "error: X[1] [2] and X[0] must have the same rank 2");
-  EXPECT_EQ(x_out_tensor("concat", {2, 3}).attr("axis", 2).infer(),
+  EXPECT_EQ(x_out("concat", {2, 3}).attr("axis", 2).infer(),
             "error: attribute 'axis' has axis 2, which is outside of [-2, 2) for rank 2");
 }
 
 TEST(Concat, KeepsPlacesOfUnwantedGradients) {
-  EXPECT_EQ(x_out_tensor("concat", {2}).in("X", {2}).in("X", {2}).grad({"X1"}),
+  EXPECT_EQ(x_out("concat", {2}).in("X", {2}).in("X", {2}).grad({"X1"}),
             "concat_grad(Out@GRAD=Out0@GRAD; X=X0,X1,X2 -> X@GRAD=X0@GRAD,@EMPTY@,X2@GRAD)");
 }
 
@@ -233,48 +219,43 @@ TEST(StridedSlice, CountsSteps) {
 }
 
 TEST(Crop, CutsABox) {
-  EXPECT_EQ(x_out_tensor("crop", {4, 5}).ints("offsets", {1, 2}).ints("shape", {2, -1}).infer(),
+  EXPECT_EQ(x_out("crop", {4, 5}).ints("offsets", {1, 2}).ints("shape", {2, -1}).infer(),
             "Out0 f32[2, 3]");
-  EXPECT_EQ(x_out_tensor("crop_tensor", {4, 5}).in("Shape", {2}, kI32).infer(), "Out0 f32[-1, -1]");
-  EXPECT_EQ(x_out_tensor("crop", {4, 5}).ints("offsets", {3, 0}).ints("shape", {2, 5}).infer(),
+  EXPECT_EQ(x_out("crop_tensor", {4, 5}).in("Shape", {2}, kI32).infer(), "Out0 f32[-1, -1]");
+  EXPECT_EQ(x_out("crop", {4, 5}).ints("offsets", {3, 0}).ints("shape", {2, 5}).infer(),
             "error: dim 0 of X [4, 5] is too small for offset 3 and size 2");
 }
 
 TEST(Expand, RepeatsOrBroadcasts) {
-  EXPECT_EQ(x_out_tensor("expand", {2, -1}).ints("expand_times", {3, 2}).infer(),
-            "Out0 f32[6, -1]");
+  EXPECT_EQ(x_out("expand", {2, -1}).ints("expand_times", {3, 2}).infer(), "Out0 f32[6, -1]");
   EXPECT_EQ(
-      x_out_tensor("expand", {2, 3}).ints("expand_times", {3}).infer(),
+      x_out("expand", {2, 3}).ints("expand_times", {3}).infer(),
       "error: attribute 'expand_times' must have an entry for each dim of X [2, 3], found [3]");
-  EXPECT_EQ(x_out_tensor("tile", {3}).ints("repeat_times", {2, 2}).infer(), "Out0 f32[2, 6]");
-  EXPECT_EQ(x_out_tensor("tile", {2, 3}).ints("repeat_times", {2}).infer(), "Out0 f32[2, 6]");
-  EXPECT_EQ(x_out_tensor("expand_v2", {1, 3}).ints("shape", {2, 4, -1}).infer(),
-            "Out0 f32[2, 4, 3]");
-  EXPECT_EQ(x_out_tensor("expand_v2", {2, 3}).ints("shape", {3, 3}).infer(),
+  EXPECT_EQ(x_out("tile", {3}).ints("repeat_times", {2, 2}).infer(), "Out0 f32[2, 6]");
+  EXPECT_EQ(x_out("tile", {2, 3}).ints("repeat_times", {2}).infer(), "Out0 f32[2, 6]");
+  EXPECT_EQ(x_out("expand_v2", {1, 3}).ints("shape", {2, 4, -1}).infer(), "Out0 f32[2, 4, 3]");
+  EXPECT_EQ(x_out("expand_v2", {2, 3}).ints("shape", {3, 3}).infer(),
             "error: dim 0 of X [2, 3] must be 1 or that of attribute 'shape' [3, 3]");
-  EXPECT_EQ(x_out_tensor("expand_as_v2", {1, 3}).in("Y", {4, 3}).infer(), "Out0 f32[4, 3]");
-  EXPECT_EQ(x_out_tensor("expand_as", {2, 3}).in("target_tensor", {4, 3}, kI64).infer(),
-            "Out0 f32[4, 3]");
-  EXPECT_EQ(x_out_tensor("expand_as", {2, 3}).in("target_tensor", {3, 3}).infer(),
+  EXPECT_EQ(x_out("expand_as_v2", {1, 3}).in("Y", {4, 3}).infer(), "Out0 f32[4, 3]");
+  EXPECT_EQ(x_out("expand_as", {2, 3}).in("target_tensor", {4, 3}, kI64).infer(), "Out0 f32[4, 3]");
+  EXPECT_EQ(x_out("expand_as", {2, 3}).in("target_tensor", {3, 3}).infer(),
             "error: dim 0 of target_tensor [3, 3] must be a multiple of that of X [2, 3]");
 }
 
 TEST(Gather, PicksSlices) {
-  EXPECT_EQ(x_out_tensor("gather", {5, 3}).in("Index", {2, 1}, kI64).infer(), "Out0 f32[2, 3]");
-  EXPECT_EQ(x_out_tensor("gather", {5, 3}).in("Index", {-1}, kI64).attr("axis", 1).infer(),
+  EXPECT_EQ(x_out("gather", {5, 3}).in("Index", {2, 1}, kI64).infer(), "Out0 f32[2, 3]");
+  EXPECT_EQ(x_out("gather", {5, 3}).in("Index", {-1}, kI64).attr("axis", 1).infer(),
             "Out0 f32[5, -1]");
-  EXPECT_EQ(x_out_tensor("gather", {5, 3}).in("Index", {}, kI64).infer(), "Out0 f32[3]");
-  EXPECT_EQ(x_out_tensor("gather", {5, 3}).in("Index", {2, 2}, kI64).infer(),
+  EXPECT_EQ(x_out("gather", {5, 3}).in("Index", {}, kI64).infer(), "Out0 f32[3]");
+  EXPECT_EQ(x_out("gather", {5, 3}).in("Index", {2, 2}, kI64).infer(),
             "error: Index must have rank 0 or 1 or be [n, 1], found [2, 2]");
-  EXPECT_EQ(x_out_tensor("gather_nd", {5, 3, 2}).in("Index", {4, 2}, kI64).infer(),
-            "Out0 f32[4, 2]");
-  EXPECT_EQ(x_out_tensor("gather_nd", {5}).in("Index", {4, 2}, kI64).infer(),
+  EXPECT_EQ(x_out("gather_nd", {5, 3, 2}).in("Index", {4, 2}, kI64).infer(), "Out0 f32[4, 2]");
+  EXPECT_EQ(x_out("gather_nd", {5}).in("Index", {4, 2}, kI64).infer(),
             "error: the last dim of Index [4, 2] must be at most the rank of X [5]");
-  EXPECT_EQ(x_out_tensor("index_select", {5, 3}).in("Index", {4}, kI64).attr("dim", -1).infer(),
+  EXPECT_EQ(x_out("index_select", {5, 3}).in("Index", {4}, kI64).attr("dim", -1).infer(),
             "Out0 f32[5, 4]");
-  EXPECT_EQ(x_out_tensor("index_sample", {5, 3}).in("Index", {5, 2}, kI64).infer(),
-            "Out0 f32[5, 2]");
-  EXPECT_EQ(x_out_tensor("index_sample", {5, 3}).in("Index", {4, 2}, kI64).infer(),
+  EXPECT_EQ(x_out("index_sample", {5, 3}).in("Index", {5, 2}, kI64).infer(), "Out0 f32[5, 2]");
+  EXPECT_EQ(x_out("index_sample", {5, 3}).in("Index", {4, 2}, kI64).infer(),
             "error: X [5, 3] and Index [4, 2] must have the same number of rows");
   EXPECT_EQ(
       OneOp("gather_tree").in("Ids", {3, 2, 2}, kI64).in("Parents", {3, 2, 2}).out("Out").infer(),
@@ -300,13 +281,12 @@ TEST(AlongAxis, TakesAndPuts) {
 }
 
 TEST(Scatter, KeepsX) {
-  EXPECT_EQ(x_out_tensor("scatter", {5, 3}).in("Ids", {2}, kI64).in("Updates", {2, 3}).infer(),
+  EXPECT_EQ(x_out("scatter", {5, 3}).in("Ids", {2}, kI64).in("Updates", {2, 3}).infer(),
             "Out0 f32[5, 3]");
-  EXPECT_EQ(x_out_tensor("scatter", {5, 3}).in("Ids", {2}, kI64).in("Updates", {3, 3}).infer(),
+  EXPECT_EQ(x_out("scatter", {5, 3}).in("Ids", {2}, kI64).in("Updates", {3, 3}).infer(),
             "error: Updates [3, 3] must have one row for each of Ids [2]");
-  EXPECT_EQ(
-      x_out_tensor("scatter_nd_add", {5}).in("Index", {2, 1}, kI64).in("Updates", {2}).infer(),
-      "Out0 f32[5]");
+  EXPECT_EQ(x_out("scatter_nd_add", {5}).in("Index", {2, 1}, kI64).in("Updates", {2}).infer(),
+            "Out0 f32[5]");
   EXPECT_EQ(OneOp("scatter_grad")
                 .in("Ids", {2}, kI64)
                 .in("Updates", {2, 3})
@@ -326,37 +306,36 @@ TEST(Shape, CountsDims) {
 }
 
 TEST(Order, GivesValuesAndIndices) {
-  EXPECT_EQ(x_out_tensor("top_k", {4, 10}).out("Indices").attr("k", 3).infer(),
+  EXPECT_EQ(x_out("top_k", {4, 10}).out("Indices").attr("k", 3).infer(),
             "Out0 f32[4, 3]; Indices0 i64[4, 3]");
-  EXPECT_EQ(x_out_tensor("top_k", {4, 10}).attr("k", 11).infer(),
+  EXPECT_EQ(x_out("top_k", {4, 10}).attr("k", 11).infer(),
             "error: attribute 'k' is 11, but dim 1 of X [4, 10] has only 10 elements");
-  EXPECT_EQ(x_out_tensor("top_k", {4, 10}).in("K", {1}, kI32).infer(), "Out0 f32[4, -1]");
-  EXPECT_EQ(x_out_tensor("top_k_v2", {4, 10}).attr("k", 2).attr("axis", 0).infer(),
-            "Out0 f32[2, 10]");
-  EXPECT_EQ(x_out_tensor("argsort", {4, 10}).out("Indices").infer(),
+  EXPECT_EQ(x_out("top_k", {4, 10}).in("K", {1}, kI32).infer(), "Out0 f32[4, -1]");
+  EXPECT_EQ(x_out("top_k_v2", {4, 10}).attr("k", 2).attr("axis", 0).infer(), "Out0 f32[2, 10]");
+  EXPECT_EQ(x_out("argsort", {4, 10}).out("Indices").infer(),
             "Out0 f32[4, 10]; Indices0 i64[4, 10]");
-  EXPECT_EQ(x_out_tensor("kthvalue", {4, 10}).attr("keepdim", true).infer(), "Out0 f32[4, 1]");
-  EXPECT_EQ(x_out_tensor("kthvalue", {4, 10}).attr("k", 2).attr("axis", 0).infer(), "Out0 f32[10]");
+  EXPECT_EQ(x_out("kthvalue", {4, 10}).attr("keepdim", true).infer(), "Out0 f32[4, 1]");
+  EXPECT_EQ(x_out("kthvalue", {4, 10}).attr("k", 2).attr("axis", 0).infer(), "Out0 f32[10]");
 }
 
 TEST(ArgExtreme, DropsTheAxis) {
-  EXPECT_EQ(x_out_tensor("arg_max", {4, 10}).attr("axis", int64_t{-1}).infer(), "Out0 i64[4]");
-  EXPECT_EQ(x_out_tensor("arg_min", {4, 10})
+  EXPECT_EQ(x_out("arg_max", {4, 10}).attr("axis", int64_t{-1}).infer(), "Out0 i64[4]");
+  EXPECT_EQ(x_out("arg_min", {4, 10})
                 .attr("axis", int64_t{0})
                 .attr("keepdims", true)
                 .attr("dtype", 2)
                 .infer(),
             "Out0 i32[1, 10]");
-  EXPECT_EQ(x_out_tensor("arg_max", {4, 10}).attr("axis", int64_t{0}).attr("flatten", true).infer(),
+  EXPECT_EQ(x_out("arg_max", {4, 10}).attr("axis", int64_t{0}).attr("flatten", true).infer(),
             "Out0 i64[]");
-  EXPECT_EQ(x_out_tensor("arg_max", {4}).attr("axis", int64_t{0}).attr("dtype", 5).infer(),
+  EXPECT_EQ(x_out("arg_max", {4}).attr("axis", int64_t{0}).attr("dtype", 5).infer(),
             "error: attribute 'dtype' must be int32 (2), int64 (3) or -1, found 5");
 }
 
 TEST(Where, WantsOneShape) {
-  EXPECT_EQ(x_out_tensor("where", {2, -1}).in("Y", {2, 3}).in("Condition", {2, 3}, kBool).infer(),
+  EXPECT_EQ(x_out("where", {2, -1}).in("Y", {2, 3}).in("Condition", {2, 3}, kBool).infer(),
             "Out0 f32[2, -1]");
-  EXPECT_EQ(x_out_tensor("where", {2, 3}).in("Y", {2, 4}).in("Condition", {2, 3}, kBool).infer(),
+  EXPECT_EQ(x_out("where", {2, 3}).in("Y", {2, 4}).in("Condition", {2, 3}, kBool).infer(),
             "error: X and Y must have the same shape, found [2, 3] and [2, 4]");
   EXPECT_EQ(OneOp("where_index").in("Condition", {2, 3}, kBool).out("Out").infer(),
             "Out0 i64[-1, 2]");
@@ -365,22 +344,22 @@ TEST(Where, WantsOneShape) {
 }
 
 TEST(Pad, GrowsDims) {
-  EXPECT_EQ(x_out_tensor("pad", {2, -1}).ints("paddings", {1, 1, 0, 2}).infer(), "Out0 f32[4, -1]");
-  EXPECT_EQ(x_out_tensor("pad", {2}).ints("paddings", {1}).infer(),
+  EXPECT_EQ(x_out("pad", {2, -1}).ints("paddings", {1, 1, 0, 2}).infer(), "Out0 f32[4, -1]");
+  EXPECT_EQ(x_out("pad", {2}).ints("paddings", {1}).infer(),
             "error: attribute 'paddings' must have two entries for each dim of X [2], found 1");
-  EXPECT_EQ(x_out_tensor("pad2d", {1, 2, 5, 6}).ints("paddings", {1, 2, 3, 4}).infer(),
+  EXPECT_EQ(x_out("pad2d", {1, 2, 5, 6}).ints("paddings", {1, 2, 3, 4}).infer(),
             "Out0 f32[1, 2, 8, 13]");
-  EXPECT_EQ(x_out_tensor("pad2d", {1, 5, 6, 2})
+  EXPECT_EQ(x_out("pad2d", {1, 5, 6, 2})
                 .ints("paddings", {1, 2, 3, 4})
                 .attr("data_format", "NHWC")
                 .infer(),
             "Out0 f32[1, 8, 13, 2]");
-  EXPECT_EQ(x_out_tensor("pad3d", {1, 2, 5, 6, 7}).ints("paddings", {1, 1, 2, 2, 3, 3}).infer(),
+  EXPECT_EQ(x_out("pad3d", {1, 2, 5, 6, 7}).ints("paddings", {1, 1, 2, 2, 3, 3}).infer(),
             "Out0 f32[1, 2, 11, 10, 9]");
-  EXPECT_EQ(x_out_tensor("pad3d", {1, 2, 5, 6, 7}).in("Paddings", {6}, kI32).infer(),
+  EXPECT_EQ(x_out("pad3d", {1, 2, 5, 6, 7}).in("Paddings", {6}, kI32).infer(),
             "Out0 f32[1, 2, -1, -1, -1]");
-  EXPECT_EQ(x_out_tensor("pad_constant_like", {3, 4}).in("Y", {2, 4}).infer(), "Out0 f32[3, 4]");
-  EXPECT_EQ(x_out_tensor("pad_constant_like", {3, 4}).in("Y", {4, 4}).infer(),
+  EXPECT_EQ(x_out("pad_constant_like", {3, 4}).in("Y", {2, 4}).infer(), "Out0 f32[3, 4]");
+  EXPECT_EQ(x_out("pad_constant_like", {3, 4}).in("Y", {4, 4}).infer(),
             "error: no dim of Y [4, 4] may be larger than that of X [3, 4]");
 }
 
@@ -398,24 +377,23 @@ TEST(OneHot, AddsTheDepth) {
 
 TEST(Diagonal, MakesAndReadsMatrices) {
   EXPECT_EQ(OneOp("diag").in("Diagonal", {3}).out("Out").infer(), "Out0 f32[3, 3]");
-  EXPECT_EQ(x_out_tensor("diag_v2", {3}).attr("offset", -1).infer(), "Out0 f32[4, 4]");
-  EXPECT_EQ(x_out_tensor("diag_v2", {3, 5}).attr("offset", 3).infer(), "Out0 f32[2]");
+  EXPECT_EQ(x_out("diag_v2", {3}).attr("offset", -1).infer(), "Out0 f32[4, 4]");
+  EXPECT_EQ(x_out("diag_v2", {3, 5}).attr("offset", 3).infer(), "Out0 f32[2]");
   EXPECT_EQ(OneOp("eye").out("Out").attr("num_rows", int64_t{3}).infer(), "Out0 f32[3, 3]");
-  EXPECT_EQ(x_out_tensor("tril_triu", {3}).infer(),
-            "error: X must have a rank from 2 to 64, found [3]");
-  EXPECT_EQ(x_out_tensor("fill_diagonal", {3, 4}).grad(),
+  EXPECT_EQ(x_out("tril_triu", {3}).infer(), "error: X must have a rank from 2 to 64, found [3]");
+  EXPECT_EQ(x_out("fill_diagonal", {3, 4}).grad(),
             "fill_diagonal_grad(Out@GRAD=Out0@GRAD -> X@GRAD=X0@GRAD)");
 }
 
 TEST(Reverse, IsItsOwnGradient) {
   for (const char* const type : {"reverse", "flip"}) {
-    EXPECT_EQ(x_out_tensor(type, {2, 3}).ints("axis", {-1}).infer(), "Out0 f32[2, 3]");
-    EXPECT_EQ(x_out_tensor(type, {2, 3}).ints("axis", {1}).grad(),
+    EXPECT_EQ(x_out(type, {2, 3}).ints("axis", {-1}).infer(), "Out0 f32[2, 3]");
+    EXPECT_EQ(x_out(type, {2, 3}).ints("axis", {1}).grad(),
               std::string(type) + "(X=Out0@GRAD -> Out=X0@GRAD)");
-    EXPECT_EQ(x_out_tensor(type, {2, 3}).ints("axis", {2}).infer(),
+    EXPECT_EQ(x_out(type, {2, 3}).ints("axis", {2}).infer(),
               "error: attribute 'axis' has axis 2, which is outside of [-2, 2) for rank 2");
   }
-  EXPECT_EQ(x_out_tensor("roll", {2, 3})
+  EXPECT_EQ(x_out("roll", {2, 3})
                 .attr("shifts", std::vector<int64_t>{1})
                 .attr("axis", std::vector<int64_t>{0, 1})
                 .infer(),
@@ -444,15 +422,15 @@ TEST(Combine, JoinsOperands) {
             "meshgrid_grad(X=X0; outputs@GRAD=Out0@GRAD -> X@GRAD=X0@GRAD)");
   EXPECT_EQ(OneOp("multiplex").in("X", {2, 3}).in("X", {2, 3}).in("Ids", {2, 1}).out("Out").infer(),
             "Out0 f32[2, 3]");
-  EXPECT_EQ(x_out_tensor("partial_concat", {2, 5})
+  EXPECT_EQ(x_out("partial_concat", {2, 5})
                 .in("X", {2, 5})
                 .attr("start_index", -3)
                 .attr("length", 2)
                 .infer(),
             "Out0 f32[2, 4]");
-  EXPECT_EQ(x_out_tensor("partial_sum", {2, 5}).in("X", {2, 5}).attr("start_index", 1).infer(),
+  EXPECT_EQ(x_out("partial_sum", {2, 5}).in("X", {2, 5}).attr("start_index", 1).infer(),
             "Out0 f32[2, 4]");
-  EXPECT_EQ(x_out_tensor("partial_sum", {2, 5}).attr("start_index", 4).attr("length", 2).infer(),
+  EXPECT_EQ(x_out("partial_sum", {2, 5}).attr("start_index", 4).attr("length", 2).infer(),
             "error: attributes 'start_index' (4) and 'length' (2) leave the 5 columns of X");
 }
 
@@ -467,10 +445,9 @@ TEST(ShardIndex, ChecksTheShard) {
 }
 
 TEST(RandomCrop, CutsTheTrailingDims) {
-  EXPECT_EQ(
-      x_out_tensor("random_crop", {-1, 8, 8}).in("Seed", {1}, kI64).ints("shape", {4, 5}).infer(),
-      "Out0 f32[-1, 4, 5]");
-  EXPECT_EQ(x_out_tensor("random_crop", {2, 8}).in("Seed", {1}, kI64).ints("shape", {9}).infer(),
+  EXPECT_EQ(x_out("random_crop", {-1, 8, 8}).in("Seed", {1}, kI64).ints("shape", {4, 5}).infer(),
+            "Out0 f32[-1, 4, 5]");
+  EXPECT_EQ(x_out("random_crop", {2, 8}).in("Seed", {1}, kI64).ints("shape", {9}).infer(),
             "error: attribute 'shape' wants 9 in dim 1, but X [2, 8] is smaller");
 }
 

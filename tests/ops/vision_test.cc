@@ -5,12 +5,6 @@
 namespace millrace::ops {
 namespace {
 
-OneOp x_out_vision(llvm::StringRef type, const Dims& dims) {
-  OneOp op(type);
-  op.in("X", dims).out("Out");
-  return op;
-}
-
 TEST(AffineGrid, HasAPointForEachPixel) {
   EXPECT_EQ(OneOp("affine_grid")
                 .in("Theta", {2, 2, 3})
@@ -45,9 +39,9 @@ TEST(GridSampler, HasTheSizeOfTheGrid) {
 }
 
 TEST(Rearrange, MovesPixelsAndChannels) {
-  EXPECT_EQ(x_out_vision("pixel_shuffle", {1, 8, 3, -1}).attr("upscale_factor", 2).infer(),
+  EXPECT_EQ(x_out("pixel_shuffle", {1, 8, 3, -1}).attr("upscale_factor", 2).infer(),
             "Out0 f32[1, 2, 6, -1]");
-  EXPECT_EQ(x_out_vision("pixel_shuffle", {1, 6, 3, 3}).attr("upscale_factor", 2).infer(),
+  EXPECT_EQ(x_out("pixel_shuffle", {1, 6, 3, 3}).attr("upscale_factor", 2).infer(),
             "error: dim 1 of X [1, 6, 3, 3] must be a multiple of 4, from attribute "
             "'upscale_factor'");
   EXPECT_EQ(OneOp("pixel_shuffle_grad")
@@ -57,13 +51,13 @@ TEST(Rearrange, MovesPixelsAndChannels) {
                 .attr("data_format", "NHWC")
                 .infer(),
             "X@GRAD0 f32[1, 3, 3, 8]");
-  EXPECT_EQ(x_out_vision("space_to_depth", {1, 2, 4, 6}).attr("blocksize", int64_t{2}).infer(),
+  EXPECT_EQ(x_out("space_to_depth", {1, 2, 4, 6}).attr("blocksize", int64_t{2}).infer(),
             "Out0 f32[1, 8, 2, 3]");
-  EXPECT_EQ(x_out_vision("shuffle_channel", {1, 6, 2, 2}).attr("group", 4).infer(),
+  EXPECT_EQ(x_out("shuffle_channel", {1, 6, 2, 2}).attr("group", 4).infer(),
             "error: attribute 'group' (4) does not divide the channels of X [1, 6, 2, 2]");
-  EXPECT_EQ(x_out_vision("temporal_shift", {6, 4, 2, 2}).attr("seg_num", 4).infer(),
+  EXPECT_EQ(x_out("temporal_shift", {6, 4, 2, 2}).attr("seg_num", 4).infer(),
             "error: attribute 'seg_num' (4) does not divide the batch of X [6, 4, 2, 2]");
-  EXPECT_EQ(x_out_vision("temporal_shift", {6, 4, 2, 2}).attr("seg_num", 3).grad(),
+  EXPECT_EQ(x_out("temporal_shift", {6, 4, 2, 2}).attr("seg_num", 3).grad(),
             "temporal_shift_grad(Out@GRAD=Out0@GRAD -> X@GRAD=X0@GRAD)");
 }
 

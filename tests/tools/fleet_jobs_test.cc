@@ -24,7 +24,17 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class FleetJobs : public CtrFolder {};
+class FleetJobs : public CtrFolder {
+ protected:
+  // A trainer of five steps of "job", on its own feeds.
+  [[nodiscard]] Words trainer(int t, const Words& more) const {
+    return joined(
+        {spawn::tool("run-program"), "--role", "trainer", "--trainer-id", std::to_string(t),
+         "--transpiled", at("job"), "--feed-steps", at(fmt::format("feeds_{}.npz", t)), "--steps",
+         "5", "--save-persistables", at(fmt::format("after_{}.npz", t))},
+        more);
+  }
+};
 
 // The same job by fleet::Fleet: members "tT/stepK/<loss>", and at the end the dense parameters and
 // rows by name.
@@ -92,25 +102,8 @@ TEST_F(FleetJobs, AndSoHasOneOfSeveralProcesses) {
     processes.push_back(std::make_unique<spawn::Process>(Words{
         spawn::tool("pserver"), "--program", at(fmt::format("job/pserver_{}/__model__", i))}));
   for (int t = 0; t < kWorkers; ++t) {
-    Words words{spawn::tool("run-program"),
-                "--role",
-                "trainer",
-                "--trainer-id",
-                std::to_string(t),
-                "--transpiled",
-                at("job"),
-                "--feed-steps",
-                at(fmt::format("feeds_{}.npz", t)),
-                "--steps",
-                "5",
-                "--fetch",
-                ctr_job::loss_name(),
-                "--output",
-                at(fmt::format("out_{}.npz", t)),
-                "--threads",
-                "1",
-                "--save-persistables",
-                at(fmt::format("after_{}.npz", t))};
+    Words words = trainer(t, {"--fetch", ctr_job::loss_name(), "--output",
+                              at(fmt::format("out_{}.npz", t)), "--threads", "1"});
     if (t == 0) words = joined(words, {"--stats", at("stats.json")});
     processes.push_back(std::make_unique<spawn::Process>(words));
   }
@@ -219,11 +212,7 @@ TEST_F(FleetJobs, TheModelThatIsSavedIsServed) {
                                 {"--save-persistables", at("after.npz"), "--save-model",
                                  at("model"), "--model-program", main, "--model-feeds",
                                  "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(at("model")))
-    names.push_back(entry.path().filename());
-  std::ranges::sort(names);
-  EXPECT_THAT(names,
+  EXPECT_THAT(millrace::testing::names_in(at("model")),
               ElementsAre("__model__", "emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"));
   NamedValues feeds = ctr_job::feeds_of(0, 9);
   write("one.npz", *io::npz_bytes(feeds));
@@ -324,23 +313,7 @@ TEST_F(FleetJobs, ATrainerThatIsLostEndsTheJob) {
   ASSERT_TRUE(serving.has_written("ready ", kTimeoutMs)) << serving.output();
   std::vector<std::unique_ptr<spawn::Process>> trainers;
   for (int t = 0; t < kWorkers; ++t) {
-    Words words{spawn::tool("run-program"),
-                "--role",
-                "trainer",
-                "--trainer-id",
-                std::to_string(t),
-                "--transpiled",
-                at("job"),
-                "--feed-steps",
-                at(fmt::format("feeds_{}.npz", t)),
-                "--steps",
-                "5",
-                "--silence-timeout-ms",
-                "3000",
-                "--reconnect-timeout-ms",
-                "500",
-                "--save-persistables",
-                at(fmt::format("after_{}.npz", t))};
+    Words words = trainer(t, {"--silence-timeout-ms", "3000", "--reconnect-timeout-ms", "500"});
     if (t == 0) words = joined(words, {"--kill-point", "trainer/before-complete"});
     trainers.push_back(std::make_unique<spawn::Process>(words));
   }

@@ -50,12 +50,8 @@ TEST_P(ServedModels, ComputeWhatTheProgramDoes) {
                  {"--save-persistables", at("after.npz"), "--save-params", at("params"),
                   "--allow-dir", folder_.path(), "--save-model", at("model"), "--model-program",
                   main, "--model-feeds", "emb_slot0,emb_slot1,dense", "--model-fetches", kFetch}));
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(at("model")))
-    names.push_back(entry.path().filename());
-  std::ranges::sort(names);
   // no state of the optimizer
-  EXPECT_THAT(names,
+  EXPECT_THAT(millrace::testing::names_in(at("model")),
               ElementsAre("__model__", "emb", "fc_0.b_0", "fc_0.w_0", "fc_1.b_0", "fc_1.w_0"));
   write("one.npz", *io::npz_bytes(ctr_job::feeds_of(0, 9)));
   succeed("run-program", {"--model-dir", at("model"), "--feed", at("one.npz"), "--output",

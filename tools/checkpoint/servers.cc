@@ -11,6 +11,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "framework/base/of_var.h"
 #include "io/checkpoint/folder.h"
 #include "ps/client/gather.h"
 #include "ps/server/calls_record.h"
@@ -90,12 +91,6 @@ StatusOr<int64_t> common_snapshots(const Tool& tool, const std::string& root, si
 
 using Kind = JoinedVar::Kind;
 using Vars = std::map<std::string, JoinedVar>;
-
-Status at_var(Status status, const std::string& name) {
-  Location location = status.location();
-  location.var = name;
-  return std::move(status).at(std::move(location));
-}
 
 // Where a part begins that may be listed as if it were whole, but be as large as the slice of its
 // parameter.
@@ -247,7 +242,7 @@ class ServersSource final : public TensorSource {
     if (found == snapshots_.vars().end()) return NotFound("no var '{}'", name);
     StatusOr<Value> value = snapshots_.load(found->second);
     if (value.ok()) return value;
-    return at_var(std::move(value).status(), name);
+    return of_var(std::move(value).status(), name);
   }
 
  private:

@@ -13,21 +13,13 @@
 
 #include "framework/base/errors.h"
 #include "io/checkpoint/file_calls.h"
+#include "io/paths.h"
 
 namespace millrace::tools {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-std::string without_slash(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path;
-}
-
-}  // namespace
-
-StagedFolder::StagedFolder(std::string target) : target_(without_slash(std::move(target))) {}
+StagedFolder::StagedFolder(std::string target) : target_(io::without_slash(std::move(target))) {}
 
 Status StagedFolder::stage() {
   std::error_code error;

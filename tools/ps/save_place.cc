@@ -1,11 +1,14 @@
 #include "tools/ps/save_place.h"
 
 #include <filesystem>
+#include <utility>
+
+#include "io/paths.h"
 
 namespace millrace::tools {
 
-ps::DistributedSaveOptions save_place(std::string path, const std::string& files_root) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
+ps::DistributedSaveOptions save_place(std::string given, const std::string& files_root) {
+  const std::string path = io::without_slash(std::move(given));
   ps::DistributedSaveOptions options;
   const std::string root =
       files_root.empty() || files_root.back() == '/' ? files_root : files_root + '/';

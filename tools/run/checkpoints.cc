@@ -269,6 +269,7 @@ Status RunCheckpoints::save(const Session& session, int64_t done) {
 Status RunCheckpoints::write(const io::LocalState& copy, int64_t done) {
   io::CheckpointSaveOptions options;
   options.replace = Replace::kYes;  // of a run that was continued from an older one
+  options.threads = 1;              // the others train meanwhile
   std::string warning;
   MILLRACE_ASSIGN_OR_RETURN(const io::LocalState named, io::with_own_names(copy, *gather_));
   MILLRACE_RETURN_IF_ERROR(io::save_checkpoint(named, options_.checkpoint_dir, done, *gather_,

@@ -9,13 +9,11 @@
 #include "framework/op_attrs.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/distribute/roles.h"
+#include "transpiler/fleet/table_plan.h"
 
 namespace millrace::transpiler {
 namespace {
 
-bool is_lookup_typed_tables(const Op& op) {
-  return op.type() == "lookup_table" || op.type() == "lookup_table_v2";
-}
 bool is_lookup_grad(const Op& op) {
   return op.type() == "lookup_table_grad" || op.type() == "lookup_table_v2_grad";
 }
@@ -30,7 +28,7 @@ struct Embedding {
 
 Status sort_ops(const Block& block, const std::string& param, Embedding& found) {
   for (Op* const op : block.readers_of(param)) {
-    if (is_lookup_typed_tables(*op)) {
+    if (is_lookup(*op)) {
       found.lookups.push_back(op);
     } else if (is_lookup_grad(*op)) {
       found.grads.push_back(op);

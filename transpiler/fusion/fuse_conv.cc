@@ -30,12 +30,9 @@ constexpr const char* kNormSlots[] = {"Scale", "Bias", "Mean", "Variance"};
 constexpr const char* kSavedSlots[] = {"SavedMean", "SavedVariance", "ReserveSpace"};
 constexpr const char* kFusedSlots[] = {"Scale", "Shift", "Mean", "Variance"};
 
-bool is_f32_fuse_conv(const Var* var) {
-  return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
-}
 bool is_constant(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
-  return is_f32_fuse_conv(var) && var->persistable();
+  return is_f32(var) && var->persistable();
 }
 
 class FuseConv final : public Pass {
@@ -152,7 +149,7 @@ class FuseConv final : public Pass {
     const Var* const image = op.block().find_var(result);
     const llvm::StringRef other = x == result ? y : x;
     const Var* const operand = op.block().find_var(other);
-    if (x == y || !is_f32_fuse_conv(operand) || image == nullptr || conv_is_channels_last(chain))
+    if (x == y || !is_f32(operand) || image == nullptr || conv_is_channels_last(chain))
       return false;
     if (operand->persistable()) {
       const bool by_channel = x == result && operand->dims().size() == 1 &&

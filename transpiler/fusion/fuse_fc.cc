@@ -13,10 +13,6 @@
 namespace millrace::transpiler {
 namespace {
 
-bool is_f32_fuse_fc(const Var* var) {
-  return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
-}
-
 // A product of rows with a matrix of weights.
 struct Product {
   Op* op = nullptr;
@@ -46,7 +42,7 @@ std::optional<int64_t> row_dims(const Op& op, const ops::OpDef& def, const Var* 
   if (def.find_attr("head_number") != nullptr &&
       ops::read_attr<int32_t>(def, op, "head_number") > 1)
     return std::nullopt;
-  if (!is_f32_fuse_fc(x) || x->dims().size() < 2) return std::nullopt;
+  if (!is_f32(x) || x->dims().size() < 2) return std::nullopt;
   return static_cast<int64_t>(x->dims().size()) - 1;
 }
 
@@ -61,7 +57,7 @@ std::optional<Product> product_of(Op& op, const PassContext& context) {
   const Block& block = op.block();
   const std::optional<int64_t> dims = row_dims(op, *def, block.find_var(product.x));
   const Var* const weights = block.find_var(product.weights);
-  if (!dims || product.x.empty() || product.out.empty() || !is_f32_fuse_fc(weights) ||
+  if (!dims || product.x.empty() || product.out.empty() || !is_f32(weights) ||
       weights->dims().size() != 2 || weights->dims()[1] <= 0)
     return std::nullopt;
   product.row_dims = *dims;
@@ -86,7 +82,7 @@ llvm::StringRef bias_of(const Op& add, const Product& product, const ops::OpDef&
   if (single_input(add, "X") != sum) return {};
   const llvm::StringRef name = single_input(add, "Y");
   const Var* const bias = add.block().find_var(name);
-  if (!is_f32_fuse_fc(bias) || bias->dims() != llvm::ArrayRef(product.columns)) return {};
+  if (!is_f32(bias) || bias->dims() != llvm::ArrayRef(product.columns)) return {};
   const int32_t axis = ops::read_attr<int32_t>(def, add, "axis");
   return axis == -1 || axis == product.row_dims ? name : llvm::StringRef();
 }
@@ -98,8 +94,8 @@ llvm::StringRef residual_of(const Op& add, llvm::StringRef sum) {
   const llvm::StringRef other = x == sum ? y : x;
   const Var* const residual = add.block().find_var(other);
   const Var* const own = add.block().find_var(sum);
-  const bool fits = x != y && is_f32_fuse_fc(residual) && residual->kind() == VarKind::kLodTensor &&
-                    is_f32_fuse_fc(own) && residual->dims() == own->dims() &&
+  const bool fits = x != y && is_f32(residual) && residual->kind() == VarKind::kLodTensor &&
+                    is_f32(own) && residual->dims() == own->dims() &&
                     single_output(add, "Out") != other;
   return fits ? other : llvm::StringRef();
 }

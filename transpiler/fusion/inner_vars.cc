@@ -88,6 +88,10 @@ void turn_into(Op& op, llvm::StringRef type) {
   op.set_type(type);
 }
 
+bool is_f32(const Var* var) {
+  return var != nullptr && var->spec().has_tensor() && var->dtype() == DType::kFloat32;
+}
+
 bool inputs_unchanged(const Op& first, const Op& last) {
   return llvm::all_of(first.input_names(), [&](llvm::StringRef name) {
     return llvm::none_of(first.block().writers_of(name), [&](const Op* writer) {

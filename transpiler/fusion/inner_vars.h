@@ -40,6 +40,9 @@ class InnerVars {
   llvm::DenseSet<NameId> outside_;
 };
 
+/// True for a declared tensor of f32; false for null.
+bool is_f32(const Var* var);
+
 /// True if no op between the two (the first included, the last not) writes what an op reads: the
 /// inputs of `first` may then be read where `last` stands. first comes before last in a block.
 bool inputs_unchanged(const Op& first, const Op& last);

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/rnn/gru_cell.h"
+#include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/rnn/step_order.h"
@@ -78,12 +79,6 @@ std::shared_ptr<GruState> gru_state(const KernelSetup& op) {
 }
 
 template <typename T>
-StatusOr<T*> place_of_gru(Tensor* output, Workspace& work, GruPiece piece, int64_t count) {
-  if (output != nullptr && output->numel() == count) return output->data<T>();
-  return work.take<T>(piece, count);
-}
-
-template <typename T>
 StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
   if (t.h0 == nullptr) return static_cast<const T*>(nullptr);
   MILLRACE_ASSIGN_OR_RETURN(T* const h0, state.work.take<T>(kH0, state.order.sequences() * t.size));
@@ -103,11 +98,11 @@ Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& 
                GruState& state) {
   const StepOrder& order = state.order;
   MILLRACE_ASSIGN_OR_RETURN(T* const gates,
-                            place_of_gru<T>(out.gates, state.work, kGates, t.rows * 3 * t.size));
+                            kept_or_scratch<T>(out.gates, state.work, kGates, t.rows * 3 * t.size));
   MILLRACE_ASSIGN_OR_RETURN(T* const reset,
-                            place_of_gru<T>(out.reset, state.work, kReset, t.rows * t.size));
-  MILLRACE_ASSIGN_OR_RETURN(
-      T* const hidden, place_of_gru<T>(out.ordered_hidden, state.work, kHidden, t.rows * t.size));
+                            kept_or_scratch<T>(out.reset, state.work, kReset, t.rows * t.size));
+  MILLRACE_ASSIGN_OR_RETURN(T* const hidden, kept_or_scratch<T>(out.ordered_hidden, state.work,
+                                                                kHidden, t.rows * t.size));
   MILLRACE_ASSIGN_OR_RETURN(const T* const h0, first_states<T>(t, state));
   order.gather(t.input->data<T>(), 3 * t.size, gates);
   if (t.bias != nullptr) add_to_rows(t.bias->data<T>(), t.rows, 3 * t.size, gates);

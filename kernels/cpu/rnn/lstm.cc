@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/rnn/rnn.h"
 #include "kernels/cpu/sequence/sequence.h"
 
@@ -77,13 +78,6 @@ struct LstmOutputs {
 // Slots of the workspace.
 enum LstmPiece : size_t { kGates, kCells, kHidden, kFed, kH0, kC0, kScratch };
 
-// Memory of an intermediate output, or of the workspace where the program does not ask for it.
-template <typename T>
-StatusOr<T*> place_of_lstm(Tensor* output, Workspace& work, LstmPiece piece, int64_t count) {
-  if (output != nullptr && output->numel() == count) return output->data<T>();
-  return work.take<T>(piece, count);
-}
-
 template <typename T>
 StatusOr<const T*> ordered(const Tensor* first, const StepOrder& order, int64_t width,
                            Workspace& work, LstmPiece piece) {
@@ -106,11 +100,11 @@ Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettin
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm) {
   const int64_t size = t.size;
   MILLRACE_ASSIGN_OR_RETURN(T* const gates,
-                            place_of_lstm<T>(out.gates, work, kGates, t.rows * 4 * size));
+                            kept_or_scratch<T>(out.gates, work, kGates, t.rows * 4 * size));
   MILLRACE_ASSIGN_OR_RETURN(T* const cells,
-                            place_of_lstm<T>(out.cells, work, kCells, t.rows * size));
+                            kept_or_scratch<T>(out.cells, work, kCells, t.rows * size));
   MILLRACE_ASSIGN_OR_RETURN(T* const hidden,
-                            place_of_lstm<T>(out.hidden, work, kHidden, t.rows * size));
+                            kept_or_scratch<T>(out.hidden, work, kHidden, t.rows * size));
   T* fed = hidden;
   if (t.projection != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(fed, work.take<T>(kFed, t.rows * t.width));

@@ -62,24 +62,6 @@ std::unique_ptr<Program> linear_inference() {
   return program_of(std::string(kForward) + "}\n");
 }
 
-Value tensor_value(std::vector<int64_t> dims, std::vector<float> data, Lod lod) {
-  Value value;
-  auto& tensor = value.as<Tensor>();
-  EXPECT_TRUE(tensor.resize(DType::kFloat32, dims).ok());
-  std::copy(data.begin(), data.end(), tensor.data<float>());
-  tensor.set_lod(std::move(lod));
-  return value;
-}
-
-std::vector<float> floats(const Value& value) {
-  const auto* const tensor = value.get_if<Tensor>();
-  if (tensor == nullptr || !tensor->initialized()) return {};
-  Tensor plain;  // kernels may keep parameters in layouts of their own
-  EXPECT_TRUE(copy_plain(*tensor, plain).ok());
-  const auto values = plain.values<float>();
-  return {values.begin(), values.end()};
-}
-
 NamedValues batch(int64_t rows, int seed) {
   std::vector<float> x;
   std::vector<float> t;

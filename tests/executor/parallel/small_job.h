@@ -6,6 +6,7 @@
 
 #include "executor/parallel/parallel_executor.h"
 #include "framework/program.h"
+#include "tests/executor/values.h"
 
 namespace millrace::executor {
 
@@ -15,9 +16,6 @@ std::unique_ptr<Program> linear_regression();
 std::unique_ptr<Program> linear_inference();
 /// Reads a program; the text is right.
 std::unique_ptr<Program> program_of(const std::string& text);
-
-Value tensor_value(std::vector<int64_t> dims, std::vector<float> data, Lod lod = {});
-std::vector<float> floats(const Value& value);
 
 /// Rows of x and t that follow from a number, so that steps differ.
 NamedValues batch(int64_t rows, int seed);

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "framework/base/status.h"
+
+namespace millrace {
+
+/// The same error, about this var; the rest of its place stays.
+inline Status of_var(Status status, std::string_view name) {
+  Location location = status.location();
+  location.var = name;
+  return std::move(status).at(std::move(location));
+}
+
+}  // namespace millrace

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+#include "kernels/cpu/workspace.h"
+
+namespace millrace::kernels::rnn {
+
+/// Memory of an intermediate output, or a piece of the workspace where the program does not ask for
+/// it. \param count  elements
+template <typename T>
+StatusOr<T*> kept_or_scratch(Tensor* output, Workspace& work, size_t piece, int64_t count) {
+  if (output != nullptr && output->numel() == count) return output->data<T>();
+  return work.take<T>(piece, count);
+}
+
+}  // namespace millrace::kernels::rnn
