@@ -151,10 +151,21 @@ Status Checkpoint::read_to_sink(const BlockRead& block) const {
   return Ok();
 }
 
+Status Checkpoint::read_to_sinks(const std::vector<BlockRead>& blocks) const {
+  // Enough for the disk to be busy where a file ends and the next one begins.
+  constexpr size_t kAhead = 8;
+  return parallel_for(options_.threads, blocks.size(), [&](size_t i) {
+    if (i + kAhead < blocks.size()) {
+      const BlockRead& later = blocks[i + kAhead];
+      const auto& file = files_[static_cast<size_t>(later.wanted->stored->file)];
+      if (file != nullptr) file->will_read(later.at(), later.size());
+    }
+    return read_to_sink(blocks[i]);
+  });
+}
+
 Status Checkpoint::read(const std::vector<WantedBytes>& wanted) const {
-  const std::vector<BlockRead> blocks = blocks_of(wanted, manifest_.block_bytes);
-  return parallel_for(options_.threads, blocks.size(),
-                      [&](size_t i) { return read_to_sink(blocks[i]); });
+  return read_to_sinks(blocks_of(wanted, manifest_.block_bytes));
 }
 
 Status Checkpoint::read_box(std::string_view name, const Box& box, std::span<std::byte> to) const {

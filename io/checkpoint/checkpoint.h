@@ -108,6 +108,7 @@ class Checkpoint {
   Status read_block(const StoredBytes& stored, uint64_t block, const std::string& owner,
                     std::span<std::byte> to) const;
   [[nodiscard]] Status read_to_sink(const BlockRead& block) const;
+  [[nodiscard]] Status read_to_sinks(const std::vector<BlockRead>& blocks) const;
   [[nodiscard]] Status verify_file(size_t index,
                                    const std::function<void(uint64_t)>& progress) const;
   [[nodiscard]] std::vector<Status> verify_files(

@@ -66,6 +66,11 @@ class SystemReadable final : public ReadableFile {
   [[nodiscard]] const std::string& path() const override { return path_; }
   [[nodiscard]] uint64_t size() const override { return size_; }
 
+  void will_read(uint64_t offset, uint64_t bytes) const override {
+    ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                    POSIX_FADV_WILLNEED);
+  }
+
   Status read(uint64_t offset, std::span<std::byte> to) const override {
     while (!to.empty()) {
       const ssize_t got = ::pread(fd_, to.data(), to.size(), static_cast<off_t>(offset));

@@ -51,6 +51,8 @@ class ReadableFile {
   [[nodiscard]] virtual uint64_t size() const = 0;
   /// Fills `to` from offset on. Errors: kInvalidData if the bytes end before; kIo.
   virtual Status read(uint64_t offset, std::span<std::byte> to) const = 0;
+  /// These bytes are read soon: the system may begin with it. A hint; nothing follows from it.
+  virtual void will_read(uint64_t /*offset*/, uint64_t /*bytes*/) const {}
 };
 
 /// The calls of the operating system that checkpoints are made of, so that tests can stand in

@@ -8,7 +8,6 @@
 #include "framework/base/json_writer.h"
 #include "io/checkpoint/exchange.h"
 #include "io/checkpoint/write_parts.h"
-#include "io/parallel_for.h"
 
 namespace millrace::io {
 namespace {
@@ -298,11 +297,6 @@ StatusOr<SpreadCheckpoint> SpreadCheckpoint::open(const std::string& folder, Gat
   return opened;
 }
 
-Status SpreadCheckpoint::read_local(const std::vector<BlockRead>& blocks) const {
-  return parallel_for(local_.options_.threads, blocks.size(),
-                      [&](size_t i) { return local_.read_to_sink(blocks[i]); });
-}
-
 Status SpreadCheckpoint::read_together(Status mine, const std::vector<WantedBytes>& wanted) {
   std::vector<BlockRead> local;
   std::vector<BlockRead> remote;
@@ -310,7 +304,7 @@ Status SpreadCheckpoint::read_together(Status mine, const std::vector<WantedByte
     const bool here = local_.files_[static_cast<size_t>(block.wanted->stored->file)] != nullptr;
     (here ? local : remote).push_back(block);
   }
-  if (mine.ok()) mine = read_local(local);
+  if (mine.ok()) mine = local_.read_to_sinks(local);
   MILLRACE_ASSIGN_OR_RETURN(
       const auto needs,
       exchange_numbers(*gather_, std::move(mine), {static_cast<int64_t>(remote.size())}));

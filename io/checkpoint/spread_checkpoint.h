@@ -64,7 +64,6 @@ class SpreadCheckpoint {
   Status agree_on_manifest();
   Status find_files();
   Status read_together(Status mine, const std::vector<WantedBytes>& wanted);
-  Status read_local(const std::vector<BlockRead>& blocks) const;
 
   Checkpoint local_;
   Gather* gather_;

@@ -29,6 +29,9 @@ class StoppableReadable final : public ReadableFile {
   Status read(uint64_t offset, std::span<std::byte> to) const override {
     return stop_ ? stopped_error() : file_->read(offset, to);
   }
+  void will_read(uint64_t offset, uint64_t bytes) const override {
+    file_->will_read(offset, bytes);
+  }
 
  private:
   std::unique_ptr<ReadableFile> file_;

@@ -39,6 +39,7 @@ Status save_step(const std::shared_ptr<FileCalls>& calls, int64_t step, const st
   CheckpointSaveOptions options;
   options.calls = calls;
   options.max_file_bytes = 30;
+  options.threads = 1;  // calls are counted
   options.block_bytes = 16;
   options.replace = replace;
   return save_checkpoint(state, root, step, options, keep_last, warning);
@@ -59,6 +60,24 @@ int64_t content_of(const Checkpoint& checkpoint) {
 int64_t last_content(const std::shared_ptr<FileCalls>& calls, const std::string& root = kRoot) {
   const auto last = open_last_checkpoint(root, true, {.calls = calls});
   return last.ok() ? content_of(last->checkpoint) : -1;
+}
+
+// The thread that hashes a large file ends with the one that cannot write it.
+TEST(CheckpointFaults, ErrorsWhileAnotherThreadHashes) {
+  const Value large = counting({3 << 19});
+  LocalState state;
+  state.add("large", large);
+  CheckpointSaveOptions options;
+  options.threads = 2;
+  const auto whole = std::make_shared<MemoryDisk>();
+  options.calls = whole;
+  ASSERT_EQ(outcome(save_state_dict(state, kRoot, options)), "ok");
+  for (int64_t call = 0; call < whole->calls(); ++call) {
+    const auto disk = std::make_shared<MemoryDisk>();
+    disk->fail_at(call);
+    options.calls = disk;
+    EXPECT_FALSE(save_state_dict(state, kRoot, options).ok()) << call;
+  }
 }
 
 TEST(CheckpointFaults, PowerLostAtAnyCall) {

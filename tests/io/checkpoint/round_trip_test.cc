@@ -1,6 +1,7 @@
 // What is saved is loaded again, bit by bit: all element types, ranks 0 to 6, empty tensors, LoD,
 // selected rows and records; and what cannot be saved is refused with the var.
 #include <cmath>
+#include <filesystem>
 
 #include <gmock/gmock.h>
 
@@ -124,6 +125,31 @@ TEST(CheckpointRoundTrip, SplitsOverFiles) {
     const auto loaded = checkpoint->load("v" + std::to_string(i));
     ASSERT_EQ(outcome(loaded), "ok");
     EXPECT_TRUE(same_bits(*loaded->get_if<Tensor>(), *values[i].get_if<Tensor>()));
+  }
+}
+
+// Larger files are hashed by a thread beside the one that writes.
+TEST(CheckpointRoundTrip, ThreadsDoNotChangeFiles) {
+  const TempFolder folder;
+  const Value large = counting({3 << 19});
+  const Value small = counting({33, 5}, 7);
+  LocalState state;
+  state.add("large", large);
+  state.add("small", small);
+  for (const int threads : {1, 2, 5}) {
+    CheckpointSaveOptions options;
+    options.threads = threads;
+    options.block_bytes = 1000000;
+    uint64_t told = 0;
+    options.progress = [&](uint64_t bytes) { told += bytes; };
+    const std::string place = folder / std::to_string(threads);
+    ASSERT_EQ(outcome(save_state_dict(state, place, options)), "ok");
+    EXPECT_EQ(told, std::filesystem::file_size(place + "/data-0-0.safetensors"));
+    for (const char* file : {"/manifest.json", "/data-0-0.safetensors"})
+      EXPECT_TRUE(testing::bytes_of(folder / "1" + file) == testing::bytes_of(place + file));
+    const auto checkpoint = Checkpoint::open(place);
+    ASSERT_EQ(outcome(checkpoint), "ok");
+    EXPECT_TRUE(same_bits(*checkpoint->load("large")->get_if<Tensor>(), *large.get_if<Tensor>()));
   }
 }
 
