@@ -133,10 +133,23 @@ Status publish(const std::string& temporary, const std::string& path, Replace re
   return IoError("cannot rename '{}': {}", temporary, error_text(errno));
 }
 
+// A new file beside `path`. Another thread may be writing the same one, and a killed process of the
+// same number may have left its own.
+int create_beside(const std::string& path, std::string& name) {
+  constexpr int kMost = 1000;
+  int fd = -1;
+  for (int i = 0; i < kMost; ++i) {
+    name = fmt::format("{}.tmp.{}.{}", path, ::getpid(), i);
+    fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 || errno != EEXIST) break;
+  }
+  return fd;
+}
+
 Status write_and_publish(const std::string& path, std::string_view bytes, Replace replace,
                          Flush flush) {
-  const std::string temporary = fmt::format("{}.tmp.{}", path, ::getpid());
-  Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  std::string temporary;
+  Descriptor file(create_beside(path, temporary));
   if (file.get() < 0) return open_error(errno);
   Status status = write_all(file.get(), bytes);
   if (status.ok() && flush == Flush::kYes && ::fsync(file.get()) != 0)

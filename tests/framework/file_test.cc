@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -66,6 +67,22 @@ TEST_F(FileTest, WritesUnderATemporaryName) {
   ASSERT_TRUE(write_file_atomically(path("f"), "three", Replace::kYes, Flush::kNo).ok());
   EXPECT_EQ(content(path("f")), "three");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(FileTest, ThreadsMayWriteTheSameFile) {
+  const std::string texts[] = {std::string(100000, 'a'), std::string(100000, 'b')};
+  // what a killed process of this number left
+  std::ofstream(path("f") + ".tmp." + std::to_string(::getpid()) + ".0") << "rest";
+  const auto write = [&](const std::string& text) {
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(write_file_atomically(path("f"), text, Replace::kYes, Flush::kNo).ok());
+  };
+  {
+    const std::jthread other(write, texts[0]);
+    write(texts[1]);
+  }
+  EXPECT_THAT(content(path("f")), ::testing::AnyOf(texts[0], texts[1]));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
 }
 
 TEST_F(FileTest, FollowsLinksAndWritesDevices) {

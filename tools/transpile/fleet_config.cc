@@ -19,30 +19,41 @@ using fleet::ConfigValue;
 constexpr int64_t kFleetConfigMaxConfigBytes = 64 << 20;
 constexpr double kMaxWorkers = 65'536;
 
-StatusOr<ConfigValue> read_list(const Json& json, const std::string& path) {
+Status read_list(const Json& json, const std::string& path, ConfigValue& value) {
   std::vector<double> numbers;
   std::vector<std::string> texts;
-  for (const Json& value : json) {
-    if (value.is_number())
-      numbers.push_back(value.get<double>());
-    else if (value.is_string())
-      texts.push_back(value.get<std::string>());
+  for (const Json& element : json) {
+    if (element.is_number())
+      numbers.push_back(element.get<double>());
+    else if (element.is_string())
+      texts.push_back(element.get<std::string>());
   }
-  if (numbers.size() == json.size()) return ConfigValue(std::move(numbers));
-  if (texts.size() == json.size()) return ConfigValue(std::move(texts));
-  return InvalidArgument("'{}': expected a list of numbers or a list of strings", path);
+  if (numbers.size() != json.size() && texts.size() != json.size())
+    return InvalidArgument("'{}': expected a list of numbers or a list of strings", path);
+  if (numbers.size() == json.size())
+    value = std::move(numbers);
+  else
+    value = std::move(texts);
+  return Ok();
 }
 
-StatusOr<ConfigValue> read_value(const Json& json, const std::string& path) {
-  if (json.is_boolean()) return ConfigValue(json.get<bool>());
+Status read_value(const Json& json, const std::string& path, ConfigValue& value) {
+  if (json.is_array()) return read_list(json, path, value);
   if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX})
     return InvalidArgument("'{}': the number is too large", path);
-  if (json.is_number_integer()) return ConfigValue(json.get<int64_t>());
-  if (json.is_number()) return ConfigValue(json.get<double>());
-  if (json.is_string()) return ConfigValue(json.get<std::string>());
-  if (json.is_array()) return read_list(json, path);
-  return InvalidArgument("'{}': expected a boolean, number, string or list, found {}", path,
-                         json_kind(json));
+  if (json.is_boolean()) {
+    value = json.get<bool>();
+  } else if (json.is_number_integer()) {
+    value = json.get<int64_t>();
+  } else if (json.is_number()) {
+    value = json.get<double>();
+  } else if (json.is_string()) {
+    value = json.get<std::string>();
+  } else {
+    return InvalidArgument("'{}': expected a boolean, number, string or list, found {}", path,
+                           json_kind(json));
+  }
+  return Ok();
 }
 
 // A member that is a dictionary of plain values; empty where it is absent.
@@ -53,7 +64,7 @@ StatusOr<ConfigDict> read_dict(const Json* json, const std::string& path) {
     return InvalidArgument("'{}': expected an object, found {}", path, json_kind(*json));
   for (const auto& [key, value] : json->items()) {
     if (value.is_null()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(dict[key], read_value(value, path + "." + key));
+    MILLRACE_RETURN_IF_ERROR(read_value(value, path + "." + key, dict[key]));
   }
   return dict;
 }
