@@ -58,6 +58,7 @@ Status PreparedProgram::compile(std::unique_ptr<Program> given) {
                           {.fuse = options_.optimize,
                            .bf16_products = options_.bf16_products,
                            .split_gradients = options_.inter_op && options_.threads > 1,
+                           .merge_updates = true,
                            .release_folded = options_.release_folded}));
   }
   if (changed) {

@@ -58,6 +58,7 @@ transpiler::Pipeline optimization_pipeline(const Program& program,
   };
   if (options.fuse)
     add(writes_persistable(program) ? llvm::ArrayRef(kForTraining) : llvm::ArrayRef(kForInference));
+  if (options.fuse && options.merge_updates) add("merge-updates");
   if (options.fuse && options.split_gradients) add("split-gradients");
   if (options.bf16_products) add("lower-products");
   return pipeline;

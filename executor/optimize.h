@@ -15,6 +15,9 @@ struct OptimizeOptions {
   bool fuse = true;              ///< those that leave results as they are but for rounding
   bool bf16_products = false;    ///< and factors of matrix products rounded to bfloat16
   bool split_gradients = false;  ///< gradients that may run side by side become ops of their own
+  /// With `fuse`: small updates become one op. Not where other passes look for updates afterwards,
+  /// as those that make the programs of several devices do.
+  bool merge_updates = false;
   /// Inference: parameters that are folded into others lose their elements in the first run.
   bool release_folded = false;
 };

@@ -88,6 +88,8 @@ void remember_inputs(Step& step, Value* const* table) {
 void add_result(Step& step, uint16_t output, VarMeta meta) {
   Step::Result result;
   result.output = output;
+  result.is_also_input = llvm::any_of(
+      step.shared, [&](const Step::Shared& shared) { return shared.output == output; });
   result.dtype = meta.dtype;
   result.sized = meta.has_shape &&
                  std::all_of(meta.dims.begin(), meta.dims.end(), [](int64_t d) { return d >= 0; });
@@ -215,25 +217,29 @@ Status infer(Step& step, Value* const* table) {
   return Ok();
 }
 
+// True if giving a value the kind, type and dims of the output leaves its content as it is.
+bool keeps_content(const Value& value, const Step::Result& result) {
+  const auto* const tensor = value.get_if<Tensor>();
+  return tensor == nullptr ? value.holds<std::monostate>()
+                           : result.sized && tensor->dtype() == result.dtype &&
+                                 tensor->dims() == llvm::ArrayRef<int64_t>(result.dims);
+}
+
 // Moves the content of an input away if giving it the kind, type and dims of the output would lose
 // it.
 bool move_apart(Step& step, Value* const* table) {
-  bool moved = false;
+  // asked at every step, also of ops with hundreds of inputs that are outputs
+  const bool all_stay = llvm::all_of(step.results, [&](const Step::Result& result) {
+    return !result.is_also_input || keeps_content(*table[step.outputs[result.output]], result);
+  });
+  if (all_stay) return false;
   for (const Step::Shared& shared : step.shared) {
     for (const Step::Result& result : step.results) {
-      if (result.output != shared.output) continue;
       Value& value = *table[step.inputs[shared.input]];
-      const auto* const tensor = value.get_if<Tensor>();
-      const bool stays = tensor == nullptr
-                             ? value.holds<std::monostate>()
-                             : result.sized && tensor->dtype() == result.dtype &&
-                                   tensor->dims() == llvm::ArrayRef<int64_t>(result.dims);
-      if (stays) continue;
-      std::swap(value, *table[shared.spare]);
-      moved = true;
+      if (result.output == shared.output && !keeps_content(value, result))
+        std::swap(value, *table[shared.spare]);
     }
   }
-  if (!moved) return false;
   // inputs that stay where they are need no spare
   step.inputs_apart.assign(step.inputs.begin(), step.inputs.end());
   for (const Step::Shared& shared : step.shared) {
@@ -244,12 +250,9 @@ bool move_apart(Step& step, Value* const* table) {
 
 // True if the output is an input, too, and keeps type and dims: the kernel finds there what it
 // reads, in a layout that it has accepted.
-bool is_also_input(const Step& step, const Step::Result& result, const Tensor& tensor) {
-  if (step.shared.empty() || tensor.dtype() != result.dtype ||
-      tensor.dims() != llvm::ArrayRef<int64_t>(result.dims))
-    return false;
-  return std::any_of(step.shared.begin(), step.shared.end(),
-                     [&](const Step::Shared& shared) { return shared.output == result.output; });
+bool stays_in_layout(const Step::Result& result, const Tensor& tensor) {
+  return result.is_also_input && tensor.dtype() == result.dtype &&
+         tensor.dims() == llvm::ArrayRef<int64_t>(result.dims);
 }
 
 // Outputs of which inference says nothing start in row-major order, too.
@@ -311,10 +314,10 @@ StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, S
     const int32_t index = step.outputs[result.output];
     auto& tensor = table[index]->as<Tensor>();
     if (result.sized && size) {
-      if (!is_also_input(step, result, tensor))
+      if (!stays_in_layout(result, tensor))
         MILLRACE_RETURN_IF_ERROR(size(index, tensor, result.dtype, result.dims));
     } else if (result.sized && !is_sized(tensor, result) &&
-               (tensor.layout() == nullptr || !is_also_input(step, result, tensor))) {
+               (tensor.layout() == nullptr || !stays_in_layout(result, tensor))) {
       MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
     }
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);

@@ -94,6 +94,7 @@ struct Step {
     uint16_t output = 0;  ///< position in outputs
     DType dtype = DType::kFloat32;
     bool sized = false;  ///< false: the kernel decides the dims
+    bool is_also_input = false;
     Dims dims;
     Lod lod;
   };

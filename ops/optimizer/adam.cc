@@ -44,6 +44,12 @@ void add_adam_ops(OpRegistry& registry) {
                    .attr("with_decay", false, "whether to decay at all")
                    .flops(update_flops<16>));
 
+  OpDef merged = merged_update_op("merged_adam", "adam for several parameters",
+                                  {kFirstMoment, kSecondMoment, kBeta1Pow, kBeta2Pow});
+  registry.add(betas(with_master_param(merged, Arity::kAny), 1e-8F)
+                   .attr("use_global_beta_pow", false, "leave the powers to others")
+                   .flops(update_flops<14>));
+
   OpDef adamax = update_op("adamax", "adam with the largest gradient in place of the second moment",
                            {{"Moment", "MomentOut", "running average of gradients"},
                             {"InfNorm", "InfNormOut", "decayed maximum of absolute gradients"}});

@@ -22,6 +22,10 @@ void add_merged_update_ops(OpRegistry& registry) {
                    .attr("rescale_grad", 1.0F, "factor of Grad before anything else")
                    .flops(update_flops<10>));
 
+  OpDef sgd = merged_update_op(
+      "merged_sgd", "sgd for several parameters; millrace's own, made by merge-updates", {});
+  registry.add(with_master_param(sgd, Arity::kAny).flops(update_flops<2>));
+
   OpDef merged = merged_update_op("merged_momentum", "momentum for several parameters",
                                   {kMergedUpdatesVelocity});
   registry.add(with_master_param(merged, Arity::kAny)

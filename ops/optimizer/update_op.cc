@@ -80,8 +80,9 @@ OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots>
   for (const StateSlots& state : states) {
     // Fluid 1.x keeps the powers of the betas up to date by ops of their own.
     const bool powers = llvm::StringRef(state.input).contains("Pow");
+    const Arity optional = arity == Arity::kOne ? Arity::kOptional : Arity::kAny;
     def.output(state.output, "the state after the update, the same var",
-               powers || state.arity != Arity::kOne ? Arity::kOptional : arity)
+               powers || state.arity != Arity::kOne ? optional : arity)
         .inplace(state.input, state.output);
   }
   def.infer(infer_update_op);

@@ -26,14 +26,14 @@ void declare(Block& block, const char* name, Dims dims, bool persistable = false
   block.declare(name, spec);
 }
 
-// Training without products, which belong to a library: y = softmax(relu(x + w)), w moves down its
-// gradient.
+// Training without products, which belong to a library: y = softmax(relu(x + w)), w and a parameter
+// beside it move down its gradient.
 std::unique_ptr<Program> program_steady_step() {
   auto made = Program::create();
   Block& block = made->root();
   for (const char* const name : {"x", "s", "r", "y", "y@GRAD", "r@GRAD", "s@GRAD"})
     declare(block, name, {-1, kSteadyStepColumns});
-  for (const char* const name : {"w", "w_velocity"})
+  for (const char* const name : {"w", "w_velocity", "v", "v_velocity"})
     declare(block, name, {kSteadyStepColumns}, true);
   declare(block, "w@GRAD", {kSteadyStepColumns});
   declare(block, "lr", {1}, true);
@@ -56,14 +56,16 @@ std::unique_ptr<Program> program_steady_step() {
       .set_input("Y", "w")
       .set_input("Out@GRAD", "s@GRAD")
       .set_output("Y@GRAD", "w@GRAD");
-  block.append_op("momentum")
-      .set_input("Param", "w")
-      .set_input("Grad", "w@GRAD")
-      .set_input("Velocity", "w_velocity")
-      .set_input("LearningRate", "lr")
-      .set_output("ParamOut", "w")
-      .set_output("VelocityOut", "w_velocity")
-      .set_float("mu", 0.9F);
+  for (const std::string param : {"w", "v"}) {
+    block.append_op("momentum")
+        .set_input("Param", param)
+        .set_input("Grad", "w@GRAD")
+        .set_input("Velocity", param + "_velocity")
+        .set_input("LearningRate", "lr")
+        .set_output("ParamOut", param)
+        .set_output("VelocityOut", param + "_velocity")
+        .set_float("mu", 0.9F);
+  }
   return made;
 }
 
@@ -71,14 +73,18 @@ TEST(SteadyStep, AllocatesNothing) {
   for (const bool optimize : {true, false}) {
     const auto text = program_steady_step();
     Scope scope;
-    scope.local("w") = filled_steady_step({kSteadyStepColumns}, 0.5F);
-    scope.local("w_velocity") = filled_steady_step({kSteadyStepColumns}, 0);
+    for (const std::string param : {"w", "v"}) {
+      scope.local(param) = filled_steady_step({kSteadyStepColumns}, 0.5F);
+      scope.local(param + "_velocity") = filled_steady_step({kSteadyStepColumns}, 0);
+    }
     scope.local("lr") = filled_steady_step({1}, 0.1F);
     NamedValues feeds;
     feeds["x"] = filled_steady_step({kSteadyStepRows, kSteadyStepColumns}, 1);
     auto prepared =
         Executor(standard_runtime(), {.threads = 1, .optimize = optimize}).prepare(*text, scope);
     ASSERT_TRUE(prepared.ok()) << prepared.status().to_string();
+    EXPECT_EQ(prepared.value()->program().root().back().type(),
+              optimize ? "merged_momentum" : "momentum");
     const std::vector<std::string> fetches{"loss"};
     std::vector<Value> results;
     for (int step = 0; step < 3; ++step) {

@@ -158,9 +158,9 @@ RunOp& RunOp::out(llvm::StringRef slot, int count) {
 }
 
 RunOp& RunOp::out_in_place(llvm::StringRef slot, llvm::StringRef input_slot) {
-  const std::string name = input_slot.str() + "0";
-  op_->set_output(slot, name);
-  outputs_.push_back(name);
+  const auto names = op_->input(input_slot);
+  op_->set_output(slot, llvm::ArrayRef<llvm::StringRef>(names));
+  for (const llvm::StringRef name : names) outputs_.push_back(name.str());
   return *this;
 }
 

@@ -49,7 +49,7 @@ class RunOp {
   RunOp& out_kind(llvm::StringRef slot, VarKind kind);
   /// Adds count vars without a shape to an output slot.
   RunOp& out(llvm::StringRef slot, int count = 1);
-  /// The output is the var of the first input of that slot.
+  /// The outputs are the vars of that input slot.
   RunOp& out_in_place(llvm::StringRef slot, llvm::StringRef input_slot);
   template <typename T>
   RunOp& attr(llvm::StringRef name, T value) {

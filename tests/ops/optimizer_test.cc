@@ -31,6 +31,15 @@ TEST(Optimizer, ListsArePaired) {
                   "LearningRate=f32[1]+f32[1]",
                   "ParamOut*2 VelocityOut*2"),
             "ParamOut=f32[4]+f32[2,3] VelocityOut=f32[4]+f32[2,3]");
+  EXPECT_EQ(infer("merged_adam",
+                  "Param=f32[4]+f32[2,3] Grad=f32[4]+f32[2,3] LearningRate=f32[1] "
+                  "Moment1=f32[4]+f32[2,3] Moment2=f32[4]+f32[2,3] Beta1Pow=f32[1]+f32[1] "
+                  "Beta2Pow=f32[1]+f32[1]",
+                  "ParamOut*2 Moment2Out*2 Beta1PowOut*2"),
+            "ParamOut=f32[4]+f32[2,3] Moment2Out=f32[4]+f32[2,3] Beta1PowOut=f32[1]+f32[1]");
+  EXPECT_EQ(infer("merged_sgd", "Param=f32[4]+f32[3] Grad=f32[4]+f32[3] LearningRate=f32[1]+f32[1]",
+                  "ParamOut*2"),
+            "ParamOut=f32[4]+f32[3]");
   EXPECT_EQ(infer("lars_momentum",
                   "Param=f32[4]+f32[2,3] Grad=f32[4]+f32[2,4] Velocity=f32[4]+f32[2,3] "
                   "LearningRate=f32[1]+f32[1]",

@@ -16,6 +16,7 @@ void register_fusions(PassRegistry& passes) {
   register_join_embeddings(passes);
   register_join_moves(passes);
   register_lower_products(passes);
+  register_merge_updates(passes);
   register_share_gradients(passes);
   register_share_results(passes);
   register_split_gradients(passes);

@@ -20,6 +20,7 @@ void register_fuse_patterns(PassRegistry& passes);
 void register_join_embeddings(PassRegistry& passes);
 void register_join_moves(PassRegistry& passes);
 void register_lower_products(PassRegistry& passes);
+void register_merge_updates(PassRegistry& passes);
 void register_share_gradients(PassRegistry& passes);
 void register_share_results(PassRegistry& passes);
 void register_split_gradients(PassRegistry& passes);

@@ -44,47 +44,74 @@ struct AdamState {
   double decay = 0;  // times the rate
 };
 
+// With the powers of the betas that the step is corrected by.
+auto adam_formula(const MomentSettings& s, double decay, double beta1_pow, double beta2_pow) {
+  return [&s, decay, beta1_pow, beta2_pow](auto rate) {
+    using T = decltype(rate);
+    // in the precision of the elements, as the powers are kept
+    const T correction = std::sqrt(1 - static_cast<T>(beta2_pow));
+    return Adam<T>{rate * correction / (1 - static_cast<T>(beta1_pow)),
+                   static_cast<T>(s.epsilon) * correction,
+                   static_cast<T>(s.beta1),
+                   static_cast<T>(s.beta2),
+                   1 - rate * static_cast<T>(decay),
+                   static_cast<T>(s.epsilon)};
+  };
+}
+
 // Two habits of the original that its results depend on: with a sparse gradient the powers move on
 // before the step, not after it; the ratio of adamw's rate counts for the decay alone.
 Status run_adam(const KernelContext& ctx, AdamState& state) {
   MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
+  if (!s.skip && optimizer::update_few<2>(ctx, state.slots,
+                                          adam_formula(s, state.decay, s.beta1_pow, s.beta2_pow)))
+    return optimizer::update_powers(ctx, state.moments, s, {});
   MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, state.slots));
   if (!s.skip) {
     const bool powers_first = t.rows != nullptr && !state.moments.keep_powers;
     const double beta1_pow = powers_first ? s.beta1_pow * s.beta1 : s.beta1_pow;
     const double beta2_pow = powers_first ? s.beta2_pow * s.beta2 : s.beta2_pow;
-    MILLRACE_RETURN_IF_ERROR(
-        optimizer::update<2>(ctx, t, state.sparse, state.merger, [&](auto rate) {
-          using T = decltype(rate);
-          // in the precision of the elements, as the powers are kept
-          const T correction = std::sqrt(1 - static_cast<T>(beta2_pow));
-          return Adam<T>{rate * correction / (1 - static_cast<T>(beta1_pow)),
-                         static_cast<T>(s.epsilon) * correction,
-                         static_cast<T>(s.beta1),
-                         static_cast<T>(s.beta2),
-                         1 - rate * static_cast<T>(state.decay),
-                         static_cast<T>(s.epsilon)};
-        }));
+    MILLRACE_RETURN_IF_ERROR(optimizer::update<2>(
+        ctx, t, state.sparse, state.merger, adam_formula(s, state.decay, beta1_pow, beta2_pow)));
   }
   return optimizer::update_powers(ctx, state.moments, s, t);
 }
 
-std::shared_ptr<AdamState> adam_state(const KernelSetup& op) {
+std::shared_ptr<AdamState> adam_state(const KernelSetup& op, size_t k = 0) {
   auto state = std::make_shared<AdamState>();
-  state->slots = update_slots(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}});
+  state->slots = update_slots(op, {{"Moment1", "Moment1Out"}, {"Moment2", "Moment2Out"}}, k);
   optimizer::accept_layouts(op, state->slots);
-  state->moments = moment_slots(op);
+  state->moments = moment_slots(op, k);
+  return state;
+}
+
+std::shared_ptr<AdamState> single_adam_state(const KernelSetup& op) {
+  auto state = adam_state(op);
   if (op.attr<bool>("lazy_mode")) state->sparse = Sparse::kOwnRows;
   return state;
 }
 
 StatusOr<Kernel> adam_kernel(const KernelSetup& op) {
   return Kernel(
-      [state = adam_state(op)](const KernelContext& ctx) { return run_adam(ctx, *state); });
+      [state = single_adam_state(op)](const KernelContext& ctx) { return run_adam(ctx, *state); });
+}
+
+StatusOr<Kernel> merged_adam(const KernelSetup& op) {
+  std::vector<std::shared_ptr<AdamState>> states;
+  for (size_t k = 0; k < static_cast<size_t>(op.inputs("Param").count); ++k)
+    states.push_back(adam_state(op, k));
+  return Kernel(
+      [states, params = optimizer::parameter_names(op)](const KernelContext& ctx) -> Status {
+        for (size_t k = 0; k < states.size(); ++k) {
+          if (Status status = run_adam(ctx, *states[k]); !status.ok())
+            return optimizer::in_parameter(std::move(status), params, k);
+        }
+        return Ok();
+      });
 }
 
 StatusOr<Kernel> adamw(const KernelSetup& op) {
-  const auto state = adam_state(op);
+  const auto state = single_adam_state(op);
   if (op.attr<bool>("with_decay"))
     state->decay = static_cast<double>(op.attr<float>("coeff")) * op.attr<float>("lr_ratio");
   return Kernel([state](const KernelContext& ctx) { return run_adam(ctx, *state); });
@@ -124,6 +151,7 @@ void add_adam_kernels(KernelRegistry& registry) {
   registry.add("adam", adam_kernel);
   registry.add("adamw", adamw);
   registry.add("adamax", adamax);
+  registry.add("merged_adam", merged_adam);
 }
 
 }  // namespace millrace::kernels

@@ -26,12 +26,12 @@ Status multiply_moments(const KernelContext& ctx, ArgIndex in, ArgIndex out, dou
 
 }  // namespace
 
-MomentSlots moment_slots(const KernelSetup& op) {
+MomentSlots moment_slots(const KernelSetup& op, size_t k) {
   MomentSlots slots;
-  slots.beta1_pow = op.input("Beta1Pow");
-  slots.beta1_pow_out = op.output("Beta1PowOut");
-  slots.beta2_pow = op.input("Beta2Pow");
-  slots.beta2_pow_out = op.output("Beta2PowOut");
+  slots.beta1_pow = op.input("Beta1Pow", k);
+  slots.beta1_pow_out = op.output("Beta1PowOut", k);
+  slots.beta2_pow = op.input("Beta2Pow", k);
+  slots.beta2_pow_out = op.output("Beta2PowOut", k);
   slots.skip = op.input("SkipUpdate");
   slots.beta1_tensor = op.input("Beta1Tensor");
   slots.beta2_tensor = op.input("Beta2Tensor");

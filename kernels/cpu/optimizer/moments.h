@@ -19,7 +19,8 @@ struct MomentSlots {
   double epsilon = 0;
   bool keep_powers = false;  ///< somebody else updates them
 };
-MomentSlots moment_slots(const KernelSetup& op);
+/// \param k  which parameter, for ops that update several
+MomentSlots moment_slots(const KernelSetup& op, size_t k = 0);
 
 /// Values of one run.
 struct MomentSettings {

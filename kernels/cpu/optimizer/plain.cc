@@ -50,46 +50,27 @@ Status descend_table(const KernelContext& ctx, const UpdateSlots& slots, RowMerg
   });
 }
 
-// Elements up to which finding and checking the tensors of an update takes longer than the update.
-constexpr int64_t kFewElements = 1024;
-
-// A small parameter of f32 that is updated in place by a dense gradient: true if that was done.
-// Everything else, and whatever is wrong, is for the general way.
-bool descend_few(const KernelContext& ctx, const UpdateSlots& slots) {
-  const Tensor* const from = ctx.find_in(slots.param);
-  Tensor* const param = ctx.find_out(slots.param_out);
-  if (from == nullptr || param != from || !param->initialized() ||
-      param->dtype() != DType::kFloat32 || param->layout() != nullptr ||
-      param->numel() > kFewElements)
-    return false;
-  const Tensor* const grad = ctx.find_in(slots.grad);
-  const Tensor* const rate = ctx.find_in(slots.rate);
-  if (grad == nullptr || rate == nullptr || grad->dtype() != DType::kFloat32 ||
-      rate->dtype() != DType::kFloat32 || grad->layout() != nullptr ||
-      grad->numel() != param->numel() || rate->numel() != 1)
-    return false;
-  optimizer::detail::apply(Descent<float>{*rate->data<float>()}, param->numel(),
-                           param->data<float>(), grad->data<float>());
-  return true;
-}
-
 StatusOr<Kernel> sgd_plain(const KernelSetup& op) {
   const UpdateSlots slots = update_slots(op, {});
   optimizer::accept_layouts(op, slots);
   Kernel dense = optimizer::update_kernel<0>(
       slots, Sparse::kOwnRows, [](auto rate) { return Descent<decltype(rate)>{rate}; });
   const Var* const param = op.op().block().find_var_recursive(op.op().first_input("Param"));
-  if (param == nullptr || param->kind() != VarKind::kSelectedRows) {
-    if (slots.shared >= 0 || slots.master) return dense;
-    return Kernel([=](const KernelContext& ctx) -> Status {
-      return descend_few(ctx, slots) ? Ok() : dense(ctx);
-    });
-  }
+  if (param == nullptr || param->kind() != VarKind::kSelectedRows) return dense;
   const auto merger = std::make_shared<RowMerger>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     return ctx.in_value(slots.param).holds<SelectedRows>() ? descend_table(ctx, slots, *merger)
                                                            : dense(ctx);
   });
+}
+
+StatusOr<Kernel> merged_sgd(const KernelSetup& op) {
+  const auto make = [](auto rate) { return Descent<decltype(rate)>{rate}; };
+  std::vector<UpdateSlots> slots;
+  for (size_t k = 0; k < static_cast<size_t>(op.inputs("Param").count); ++k)
+    slots.push_back(update_slots(op, {}, k));
+  std::vector formulas(slots.size(), make);
+  return optimizer::merged_kernel<0>(op, std::move(slots), Sparse::kOwnRows, std::move(formulas));
 }
 
 struct MomentumSettings {
@@ -120,20 +101,28 @@ auto momentum_formula(const MomentumSettings& s) {
   };
 }
 
-Kernel momentum_kernel(UpdateSlots slots, const MomentumSettings& settings, bool nesterov) {
-  return nesterov ? optimizer::update_kernel<1>(std::move(slots), Sparse::kAllRows,
-                                                momentum_formula<true>(settings))
-                  : optimizer::update_kernel<1>(std::move(slots), Sparse::kAllRows,
-                                                momentum_formula<false>(settings));
-}
-
 StatusOr<Kernel> momentum_plain(const KernelSetup& op) {
   MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
   if (op.attr<std::string>("regularization_method") == "l2_decay")
     settings.decay = op.attr<float>("regularization_coeff");
   const UpdateSlots slots = update_slots(op, {{"Velocity", "VelocityOut"}});
   optimizer::accept_layouts(op, slots);
-  return momentum_kernel(slots, settings, op.attr<bool>("use_nesterov"));
+  return op.attr<bool>("use_nesterov")
+             ? optimizer::update_kernel<1>(slots, Sparse::kAllRows,
+                                           momentum_formula<true>(settings))
+             : optimizer::update_kernel<1>(slots, Sparse::kAllRows,
+                                           momentum_formula<false>(settings));
+}
+
+template <bool kNesterov>
+Kernel merged_momentum_of(const KernelSetup& op, llvm::ArrayRef<MomentumSettings> settings) {
+  std::vector<UpdateSlots> slots;
+  std::vector<decltype(momentum_formula<kNesterov>(settings[0]))> formulas;
+  for (size_t k = 0; k < settings.size(); ++k) {
+    slots.push_back(update_slots(op, {{"Velocity", "VelocityOut"}}, k));
+    formulas.push_back(momentum_formula<kNesterov>(settings[k]));
+  }
+  return optimizer::merged_kernel<1>(op, std::move(slots), Sparse::kAllRows, std::move(formulas));
 }
 
 StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
@@ -146,17 +135,13 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
         "as Param, {}, or none; found {} and {}",
         params, methods.size(), coefficients.size());
   }
-  std::vector<Kernel> kernels;
-  for (size_t k = 0; k < params; ++k) {
-    MomentumSettings settings{op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")};
-    if (!methods.empty() && methods[k] == "l2_decay") settings.decay = coefficients[k];
-    kernels.push_back(momentum_kernel(update_slots(op, {{"Velocity", "VelocityOut"}}, k), settings,
-                                      op.attr<bool>("use_nesterov")));
+  std::vector<MomentumSettings> settings(params,
+                                         {op.attr<float>("mu"), 0, op.attr<float>("rescale_grad")});
+  for (size_t k = 0; k < methods.size(); ++k) {
+    if (methods[k] == "l2_decay") settings[k].decay = coefficients[k];
   }
-  return Kernel([kernels](const KernelContext& ctx) -> Status {
-    for (const Kernel& kernel : kernels) MILLRACE_RETURN_IF_ERROR(kernel(ctx));
-    return Ok();
-  });
+  return op.attr<bool>("use_nesterov") ? merged_momentum_of<true>(op, settings)
+                                       : merged_momentum_of<false>(op, settings);
 }
 
 }  // namespace
@@ -164,6 +149,7 @@ StatusOr<Kernel> merged_momentum(const KernelSetup& op) {
 void add_plain_kernels(KernelRegistry& registry) {
   registry.add("sgd", sgd_plain);
   registry.add("momentum", momentum_plain);
+  registry.add("merged_sgd", merged_sgd);
   registry.add("merged_momentum", merged_momentum);
 }
 

@@ -109,6 +109,20 @@ UpdateSlots update_slots(const KernelSetup& op,
   return slots;
 }
 
+Status in_parameter(Status status, llvm::ArrayRef<std::string> params, size_t k) {
+  Location place;
+  place.slot = "Param";
+  place.slot_index = static_cast<int>(k);
+  place.var = params[k];
+  return std::move(status).at(std::move(place));
+}
+
+std::vector<std::string> parameter_names(const KernelSetup& op) {
+  std::vector<std::string> names;
+  for (const llvm::StringRef name : op.op().input("Param")) names.push_back(name.str());
+  return names;
+}
+
 StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlots& slots) {
   UpdateTensors t;
   MILLRACE_ASSIGN_OR_RETURN(t.param, in_place(ctx, slots.param, slots.param_out, "Param"));

@@ -4,7 +4,9 @@
 #include <array>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <llvm/ADT/SmallVector.h>
 
@@ -240,14 +242,91 @@ Status update(const KernelContext& ctx, const UpdateTensors& t, Sparse sparse, R
   });
 }
 
+/// Elements up to which finding and checking the tensors of an update takes longer than the update.
+inline constexpr int64_t kFewElements = 1024;
+
+namespace detail {
+
+/// The input that is the output, too; null if they are two, or it is no such tensor.
+inline Tensor* few_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out, int64_t count) {
+  const Tensor* const from = ctx.find_in(in);
+  if (from == nullptr || !from->initialized() || from->dtype() != DType::kFloat32 ||
+      from->layout() != nullptr || from->numel() != count)
+    return nullptr;
+  Tensor* const to = ctx.find_out(out);
+  return to == from ? to : nullptr;
+}
+
+template <typename Make, size_t... I>
+bool update_few(const KernelContext& ctx, const UpdateSlots& slots, const Make& make,
+                std::index_sequence<I...> /*states*/) {
+  if (slots.shared >= 0 || slots.master) return false;
+  const Tensor* const grad = ctx.find_in(slots.grad);
+  const Tensor* const rate = ctx.find_in(slots.rate);
+  if (grad == nullptr || rate == nullptr || grad->numel() > kFewElements ||
+      grad->dtype() != DType::kFloat32 || grad->layout() != nullptr ||
+      rate->dtype() != DType::kFloat32 || rate->numel() != 1)
+    return false;
+  const int64_t count = grad->numel();
+  Tensor* const param = few_in_place(ctx, slots.param, slots.param_out, count);
+  [[maybe_unused]] const std::array<Tensor*, sizeof...(I)> states{
+      few_in_place(ctx, slots.states[I].first, slots.states[I].second, count)...};
+  if (param == nullptr || ((states[I] == nullptr) || ...)) return false;
+  const Pointers<float, I...> to{param->data<float>(), {states[I]->template data<float>()...}};
+  to.dense(make(*rate->data<float>()), grad->data<float>(), 0, count);
+  return true;
+}
+
+}  // namespace detail
+
+/// Updates a small parameter of f32 with a dense gradient and all states in place: true if that was
+/// done. Everything else, and whatever is wrong, is for update(). make as above.
+template <size_t kStates, typename Make>
+bool update_few(const KernelContext& ctx, const UpdateSlots& slots, const Make& make) {
+  return detail::update_few(ctx, slots, make, std::make_index_sequence<kStates>{});
+}
+
 /// The kernel of an op that updates one parameter by a formula that needs attributes and the rate
 /// only; make as above.
 template <size_t kStates, typename Make>
 Kernel update_kernel(UpdateSlots slots, Sparse sparse, Make make) {
   auto merger = std::make_shared<RowMerger>();
   return [slots = std::move(slots), sparse, merger, make](const KernelContext& ctx) -> Status {
+    if (update_few<kStates>(ctx, slots, make)) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors tensors, update_tensors(ctx, slots));
     return update<kStates>(ctx, tensors, sparse, *merger, make);
+  };
+}
+
+/// Names the parameter that an error of an op for several parameters is about.
+///
+/// \param params  names of all of them
+Status in_parameter(Status status, llvm::ArrayRef<std::string> params, size_t k);
+/// Names of the parameters of an op.
+std::vector<std::string> parameter_names(const KernelSetup& op);
+
+/// The same for an op that updates several parameters, one after another.
+///
+/// \param slots  of each parameter
+/// \param make   a formula for each
+template <size_t kStates, typename Make>
+Kernel merged_kernel(const KernelSetup& op, std::vector<UpdateSlots> slots, Sparse sparse,
+                     std::vector<Make> make) {
+  for (const UpdateSlots& each : slots) accept_layouts(op, each);
+  const auto merger = std::make_shared<RowMerger>();
+  const auto update_one = [sparse, merger](const KernelContext& ctx, const UpdateSlots& slots_of,
+                                           const Make& formula) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors tensors, update_tensors(ctx, slots_of));
+    return update<kStates>(ctx, tensors, sparse, *merger, formula);
+  };
+  return [slots = std::move(slots), make = std::move(make), update_one,
+          params = parameter_names(op)](const KernelContext& ctx) -> Status {
+    for (size_t k = 0; k < slots.size(); ++k) {
+      if (update_few<kStates>(ctx, slots[k], make[k])) continue;
+      if (Status status = update_one(ctx, slots[k], make[k]); !status.ok())
+        return in_parameter(std::move(status), params, k);
+    }
+    return Ok();
   };
 }
 
