@@ -106,7 +106,7 @@ Status BlockRunner::add_step(const Op& op) {
     if (step.inputs[position] < 0) continue;
     if (!llvm::is_contained(setup.accepted_layouts(), position)) {
       plain.push_back(position);
-    } else if (!kernels::keeps_private_layouts(op.type())) {
+    } else if (step.control == nullptr && !kernels::keeps_private_layouts(op.type())) {
       shared_layout.push_back(position);
     }
   }

@@ -31,6 +31,8 @@ int millrace::tools::run_program(int argc, char** argv) {
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
     if (options.precision == "tf32" && !wants_gpu(options))
       return Status(StatusCode::kUsage, "--precision tf32 is for GPUs");
+    if (options.ranks.engine == "nccl" && !wants_gpu(options))
+      return Status(StatusCode::kUsage, "--engine nccl is for GPUs: give --devices gpu:N as well");
     if (wants_gpu(options) && (!options.ps.cluster.empty() || !options.ps.role.empty())) {
       return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
                            options.devices);

@@ -25,10 +25,6 @@ bool is_number(DType dtype) {
   }
 }
 
-void copy_bytes_collective_group(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
-}
-
 Status check_bytes(int64_t bytes) {
   if (bytes >= 0) return Ok();
   return InvalidArgument("expected a number of bytes that is not negative, found {}", bytes);
@@ -89,14 +85,15 @@ Status CollectiveGroup::broadcast(std::byte* data, int64_t bytes, int root) {
 
 Status CollectiveGroup::all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
   Status status = check_bytes(bytes);
-  if (status.ok() && size() == 1) copy_bytes_collective_group(all, part, bytes);
+  if (status.ok() && size() == 1 && bytes > 0 && part != all) status = copy_alone(part, all, bytes);
   return guarded(std::move(status), bytes > 0, [&] { return do_all_gather(part, bytes, all); });
 }
 
 Status CollectiveGroup::reduce_scatter(DType dtype, const std::byte* all, int64_t count,
                                        std::byte* part, Reduction reduction) {
   Status status = check_reduction(dtype, count);
-  if (status.ok() && size() == 1) copy_bytes_collective_group(part, all, count * dtype_size(dtype));
+  if (status.ok() && size() == 1 && count > 0 && part != all)
+    status = copy_alone(all, part, count * dtype_size(dtype));
   return guarded(std::move(status), count > 0,
                  [&] { return do_reduce_scatter(dtype, all, count, part, reduction); });
 }
@@ -133,6 +130,11 @@ StatusOr<std::unique_ptr<CollectiveGroup>> CollectiveGroup::subgroup(llvm::Array
   StatusOr<std::unique_ptr<CollectiveGroup>> made = do_subgroup(members, own_place);
   if (!made.ok()) abort(made.status());
   return made;
+}
+
+Status CollectiveGroup::copy_alone(const std::byte* from, std::byte* to, int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
+  return Ok();
 }
 
 void CollectiveGroup::abort(const Status& reason) {

@@ -44,7 +44,7 @@ class CollectiveGroup {
   [[nodiscard]] int rank() const { return settings_.rank; }
   [[nodiscard]] int size() const { return settings_.size; }
   [[nodiscard]] int64_t timeout_ms() const { return settings_.timeout_ms; }
-  /// "threads", "shm", "gloo" or "mpi".
+  /// "threads", "shm", "gloo", "mpi" or "nccl".
   [[nodiscard]] virtual std::string_view engine() const = 0;
   /// Ok, or what broke the group.
   [[nodiscard]] const Status& state() const { return state_; }
@@ -98,6 +98,8 @@ class CollectiveGroup {
                                                                  int own_place) = 0;
   /// Tells the other ranks, as far as the engine can.
   virtual void do_abort(const Status& reason) = 0;
+  /// What the only rank of a group gives itself, from one place to another.
+  virtual Status copy_alone(const std::byte* from, std::byte* to, int64_t bytes);
 
   [[nodiscard]] const GroupSettings& settings() const { return settings_; }
 

@@ -38,8 +38,12 @@ Status check(const GroupOptions& options) {
   return Ok();
 }
 
+bool is_automatic(GroupEngine engine) {
+  return engine == GroupEngine::kAuto || engine == GroupEngine::kNccl;
+}
+
 GroupEngine chosen(const GroupOptions& options) {
-  if (options.engine != GroupEngine::kAuto) return options.engine;
+  if (!is_automatic(options.engine)) return options.engine;
   const bool near = options.settings.size <= SharedBoard::kMostRanks && one_host(options.endpoints);
   return near ? GroupEngine::kShm : GroupEngine::kGloo;
 }
@@ -130,11 +134,12 @@ StatusOr<GroupEngine> parse_engine(const std::string& name) {
   if (name == "shm") return GroupEngine::kShm;
   if (name == "gloo") return GroupEngine::kGloo;
   if (name == "mpi") return GroupEngine::kMpi;
-  return InvalidArgument("expected an engine auto, shm, gloo or mpi, found '{}'", name);
+  if (name == "nccl") return GroupEngine::kNccl;
+  return InvalidArgument("expected an engine auto, shm, gloo, mpi or nccl, found '{}'", name);
 }
 
 StatusOr<std::unique_ptr<CollectiveGroup>> open_group(const GroupOptions& options) {
-  if (options.engine == GroupEngine::kAuto && options.by_mpirun && has_mpi())
+  if (is_automatic(options.engine) && options.by_mpirun && has_mpi())
     return open_fastest_mpi(options.settings);
   const GroupEngine engine = chosen(options);
   if (engine == GroupEngine::kMpi) return open_mpi_group(options.settings);

@@ -14,9 +14,10 @@ enum class GroupEngine {
   kShm,   ///< shared memory of one machine
   kGloo,  ///< Gloo over TCP
   kMpi,   ///< MPI; needs mpirun
+  kNccl,  ///< NCCL for values on GPUs (Rings::use_devices()); for all others as kAuto
 };
 
-/// "auto", "shm", "gloo" or "mpi". Errors: kInvalidArgument.
+/// "auto", "shm", "gloo", "mpi" or "nccl". Errors: kInvalidArgument.
 StatusOr<GroupEngine> parse_engine(const std::string& name);
 
 /// How a process finds the others of its job.

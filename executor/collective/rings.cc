@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "executor/collective/device_group.h"
 #include "framework/base/errors.h"
 
 namespace millrace::executor {
@@ -27,6 +28,16 @@ StatusOr<CollectiveGroup*> Rings::world() {
 StatusOr<CollectiveGroup*> Rings::ring(int32_t number) {
   const auto found = rings_.find(number);
   return found == rings_.end() ? world() : StatusOr<CollectiveGroup*>(found->second);
+}
+
+StatusOr<CollectiveGroup*> Rings::ring_on_device(int32_t number,
+                                                 const std::shared_ptr<gpu::Context>& context) {
+  MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const host, ring(number));
+  std::unique_ptr<CollectiveGroup>& group = on_device_[host];
+  if (group == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(group, make_device_group(*host, context));
+  }
+  return group.get();
 }
 
 const std::vector<std::string>* Rings::find_id(const std::string& var) const {

@@ -9,6 +9,10 @@
 
 #include "executor/collective/collective_group.h"
 
+namespace millrace::gpu {
+class Context;
+}
+
 namespace millrace::executor {
 
 /// The groups that the collective ops of a process's programs use, by ring number. Ring numbers
@@ -30,6 +34,15 @@ class Rings {
   StatusOr<CollectiveGroup*> world();
   /// The group of a ring.
   StatusOr<CollectiveGroup*> ring(int32_t number);
+
+  /// From now on values that lie on GPUs are exchanged there (engine nccl), without a way through
+  /// the memory of the process. All ranks say so, before the first op.
+  void use_devices() { uses_devices_ = true; }
+  [[nodiscard]] bool uses_devices() const { return uses_devices_; }
+  /// The group of a ring for values in the memory of the GPU (device_group.h), made by the first
+  /// call for these ranks. Errors: those of ring() and make_device_group().
+  StatusOr<CollectiveGroup*> ring_on_device(int32_t number,
+                                            const std::shared_ptr<gpu::Context>& context);
 
   /// Remembers the members that an op has named under a var ("NCCLID"), own endpoint included.
   void set_id(const std::string& var, std::vector<std::string> members) {
@@ -54,6 +67,9 @@ class Rings {
   std::map<std::vector<int>, std::unique_ptr<CollectiveGroup>> groups_;  ///< by members
   std::map<int32_t, CollectiveGroup*> rings_;
   std::map<std::string, std::vector<std::string>> ids_;
+  bool uses_devices_ = false;
+  /// By the group of processes that each stands on, which ends after it.
+  std::map<CollectiveGroup*, std::unique_ptr<CollectiveGroup>> on_device_;
 };
 
 }  // namespace millrace::executor

@@ -5,13 +5,14 @@
 
 #include "executor/block_runner.h"
 #include "executor/collective/gather_rows.h"
-#include "executor/collective/rings.h"
 #include "executor/control.h"
+#include "executor/control/exchange_place.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 
-// Ops in which all ranks of a ring take part. A CPU has no streams: each op is done when it
-// returns, and what only orders streams passes its vars on. Source: spec/transpiler.md section 10.
+// Ops in which all ranks of a ring take part, with values of the process or of a GPU
+// (exchange_place.h). Each op is done when it returns, so what only orders streams passes its vars
+// on. Source: spec/transpiler.md section 10.
 namespace millrace::executor {
 namespace {
 
@@ -19,42 +20,29 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 using kernels::KernelSetup;
 
-StatusOr<Rings*> rings_of_collective(const BlockRunner& runner) {
-  if (Rings* const rings = runner.runtime().rings.get()) return rings;
-  return Status(StatusCode::kInvalidArgument,
-                "the op exchanges values with other ranks, and this process is alone")
-      .with_hint("start it by launch or mpirun, or say which rank it is");
-}
-
-StatusOr<CollectiveGroup*> ring_of(const BlockRunner& runner, int32_t number) {
-  MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, rings_of_collective(runner));
-  return rings->ring(number);
-}
-
-// Out becomes X, unless they are one.
-Status pass_on(const Value& x, Value& out) {
-  if (&x == &out) return Ok();
-  if (const auto* const tensor = x.get_if<Tensor>()) return out.as<Tensor>().copy_from(*tensor);
-  MILLRACE_ASSIGN_OR_RETURN(out, clone(x));
-  return Ok();
-}
-
 // The old forms have no ring.
 int32_t ring_number(const KernelSetup& setup) {
   return setup.def().find_attr("ring_id") == nullptr ? 0 : setup.attr<int32_t>("ring_id");
 }
 
-// Calls body(group, tensor) with Out, which has the content of X, of every dense tensor.
+// Values of these inputs may lie anywhere.
+void accept_anywhere(const KernelSetup& setup, ArgRange args) {
+  for (int32_t k = 0; k < args.count; ++k) setup.accept_layout(ArgIndex{args.begin + k});
+}
+
+// Calls body(group, value) with Out, which has the content of X, where it is exchanged.
 template <typename Body>
 Control in_place(const KernelSetup& setup, Body body) {
   const ArgIndex x = setup.input("X");
   const ArgIndex out = setup.output("Out");
   const int32_t number = ring_number(setup);
-  return [x, out, number, body](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+  accept_anywhere(setup, setup.inputs("X"));
+  return [x, out, number, body, type = setup.op().type().str()](ControlContext& ctx) -> Status {
+    const Value& from = ctx.args.in_value(x);
     Value& value = ctx.args.out_value(out);
-    MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x), value));
-    return body(*group, value);
+    MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place, ExchangePlace::find(ctx, number, from));
+    MILLRACE_RETURN_IF_ERROR(place.pass_on(from, value, type));
+    return body(place.group(), value);
   };
 }
 
@@ -84,7 +72,7 @@ StatusOr<Control> c_allreduce(const KernelSetup& setup, BlockRunner& /*runner*/)
     const Tensor* const wanted = ctx.args.find_in(condition);
     if (wanted != nullptr && wanted->dtype() == DType::kBool && wanted->numel() == 1 &&
         !*wanted->data<bool>())
-      return pass_on(ctx.args.in_value(x), ctx.args.out_value(out));
+      return pass_on_plain(ctx.args.in_value(x), ctx.args.out_value(out));
     return control(ctx);
   });
 }
@@ -114,19 +102,30 @@ StatusOr<Control> c_broadcast(const KernelSetup& setup, BlockRunner& /*runner*/)
 }
 
 StatusOr<Control> barrier(const KernelSetup& setup, BlockRunner& /*runner*/) {
-  return in_place(setup, [](CollectiveGroup& group, Value& /*value*/) { return group.barrier(); });
+  const ArgIndex x = setup.input("X");
+  const ArgIndex out = setup.output("Out");
+  const int32_t number = ring_number(setup);
+  accept_anywhere(setup, setup.inputs("X"));
+  return Control([x, out, number](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(Rings* const rings, find_rings(ctx.runner, kExchanges));
+    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, rings->ring(number));
+    MILLRACE_RETURN_IF_ERROR(pass_on_plain(ctx.args.in_value(x), ctx.args.out_value(out)));
+    return group->barrier();
+  });
 }
 
 StatusOr<Control> allreduce_list(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const ArgRange x = setup.inputs("X");
   const ArgRange out = setup.outputs("Out");
   const int32_t number = ring_number(setup);
-  return Control([x, out, number](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
+  accept_anywhere(setup, x);
+  return Control([x, out, number, type = setup.op().type().str()](ControlContext& ctx) -> Status {
     for (int32_t k = 0; k < x.count; ++k) {
+      const Value& from = ctx.args.in_value(x, k);
       Value& value = ctx.args.out_value(out, k);
-      MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x, k), value));
-      MILLRACE_RETURN_IF_ERROR(all_reduce(*group, value, Reduction::kSum));
+      MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place, ExchangePlace::find(ctx, number, from));
+      MILLRACE_RETURN_IF_ERROR(place.pass_on(from, value, type));
+      MILLRACE_RETURN_IF_ERROR(all_reduce(place.group(), value, Reduction::kSum));
     }
     return Ok();
   });
@@ -143,17 +142,22 @@ StatusOr<Control> c_allgather(const KernelSetup& setup, BlockRunner& /*runner*/)
   const ArgIndex out = setup.output("Out");
   const int32_t number = ring_number(setup);
   const auto ranks = setup.attr<int32_t>("nranks");
-  return Control([x, out, number, ranks](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
-    MILLRACE_RETURN_IF_ERROR(check_ranks(*group, ranks));
+  accept_anywhere(setup, setup.inputs("X"));
+  const std::string type = setup.op().type().str();
+  return Control([x, out, number, ranks, type](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place,
+                              ExchangePlace::find(ctx, number, ctx.args.in_value(x)));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(place.group(), ranks));
     const Tensor& part = ctx.args.in(x);
     if (part.rank() == 0)
       return {StatusCode::kExecution,
               fmt::format("expected dims to join along, found {}", describe(part))};
     Dims dims(part.dims().begin(), part.dims().end());
     dims[0] *= ranks;
-    MILLRACE_ASSIGN_OR_RETURN(Tensor all, Tensor::create(part.dtype(), dims));
-    MILLRACE_RETURN_IF_ERROR(group->all_gather(part.raw(), part.bytes(), all.raw()));
+    Tensor copy;
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, place.read(part, copy, type));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor all, place.make(part.dtype(), dims, type));
+    MILLRACE_RETURN_IF_ERROR(place.group().all_gather(from->raw(), from->bytes(), all.raw()));
     ctx.args.out(out) = std::move(all);
     return Ok();
   });
@@ -164,9 +168,12 @@ StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runne
   const ArgIndex out = setup.output("Out");
   const int32_t number = ring_number(setup);
   const auto ranks = setup.attr<int32_t>("nranks");
-  return Control([x, out, number, ranks](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(CollectiveGroup* const group, ring_of(ctx.runner, number));
-    MILLRACE_RETURN_IF_ERROR(check_ranks(*group, ranks));
+  accept_anywhere(setup, setup.inputs("X"));
+  const std::string type = setup.op().type().str();
+  return Control([x, out, number, ranks, type](ControlContext& ctx) -> Status {
+    MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place,
+                              ExchangePlace::find(ctx, number, ctx.args.in_value(x)));
+    MILLRACE_RETURN_IF_ERROR(check_ranks(place.group(), ranks));
     const Tensor& all = ctx.args.in(x);
     if (all.rank() == 0 || all.dim(0) % ranks != 0) {
       return {StatusCode::kExecution,
@@ -175,9 +182,11 @@ StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runne
     }
     Dims dims(all.dims().begin(), all.dims().end());
     dims[0] /= ranks;
-    MILLRACE_ASSIGN_OR_RETURN(Tensor part, Tensor::create(all.dtype(), dims));
+    Tensor copy;
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, place.read(all, copy, type));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor part, place.make(all.dtype(), dims, type));
     MILLRACE_RETURN_IF_ERROR(
-        group->reduce_scatter(all.dtype(), all.raw(), part.numel(), part.raw()));
+        place.group().reduce_scatter(all.dtype(), from->raw(), part.numel(), part.raw()));
     ctx.args.out(out) = std::move(part);
     return Ok();
   });
@@ -186,10 +195,12 @@ StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runne
 StatusOr<Control> order(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const ArgRange x = setup.inputs("X");
   const ArgRange out = setup.outputs("Out");
+  accept_anywhere(setup, x);
   return Control([x, out](ControlContext& ctx) -> Status {
     for (int32_t k = 0; k < std::min(x.count, out.count); ++k) {
       if (ctx.args.has_in(x, k) && ctx.args.has_out(out, k))
-        MILLRACE_RETURN_IF_ERROR(pass_on(ctx.args.in_value(x, k), ctx.args.out_value(out, k)));
+        MILLRACE_RETURN_IF_ERROR(
+            pass_on_plain(ctx.args.in_value(x, k), ctx.args.out_value(out, k)));
     }
     return Ok();
   });

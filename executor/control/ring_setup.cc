@@ -5,6 +5,7 @@
 #include "executor/block_runner.h"
 #include "executor/collective/rings.h"
 #include "executor/control.h"
+#include "executor/control/exchange_place.h"
 #include "framework/base/errors.h"
 #include "framework/names.h"
 
@@ -17,10 +18,7 @@ using kernels::KernelSetup;
 using Strings = std::vector<std::string>;
 
 StatusOr<Rings*> rings_of_ring_setup(const BlockRunner& runner) {
-  if (Rings* const rings = runner.runtime().rings.get()) return rings;
-  return Status(StatusCode::kInvalidArgument,
-                "the op makes a group of ranks, and this process is alone")
-      .with_hint("start it by launch or mpirun, or say which rank it is");
+  return find_rings(runner, "makes a group of ranks");
 }
 
 // Name of the first argument of a slot.

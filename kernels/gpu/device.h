@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "kernels/gpu/communicator.h"
 #include "kernels/gpu/products.h"
 
 namespace millrace::gpu {
@@ -73,6 +74,10 @@ class Device {
   /// \param data     the functor itself; it is copied
   virtual Status launch_each(size_t functor, const void* data, int64_t count) = 0;
   virtual Status launch_rows(size_t functor, const void* data, int64_t rows) = 0;
+
+  /// By what the device exchanges values with others; its library is loaded by the first call.
+  /// Lives as long as the device. Errors: kUnimplemented where the library cannot be loaded.
+  virtual StatusOr<Collectives*> collectives() = 0;
 };
 
 }  // namespace millrace::gpu

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "kernels/gpu/functors/all.h"
+#include "kernels/gpu/host_collectives.h"
 
 namespace millrace::gpu {
 namespace {
@@ -102,6 +103,8 @@ class HostDevice final : public Device {
     return open_while([&] { kLoops[functor](data, rows); });
   }
 
+  StatusOr<Collectives*> collectives() override { return collectives_.get(); }
+
  private:
   template <typename Work>
   Status open_while(const Work& work) {
@@ -119,6 +122,7 @@ class HostDevice final : public Device {
   int64_t used_ = 0;
   std::map<std::byte*, int64_t> pieces_;  ///< whole pages
   std::map<std::byte*, int64_t> sizes_;   ///< as asked for
+  std::unique_ptr<Collectives> collectives_ = make_host_collectives(*this);
 };
 
 }  // namespace

@@ -26,4 +26,9 @@ StatusOr<std::vector<DeviceInfo>> list_gpus() {
   return module->list();
 }
 
+StatusOr<std::string> find_gpu_collectives() {
+  MILLRACE_ASSIGN_OR_RETURN(const GpuModule* const module, load());
+  return module->find_collectives();
+}
+
 }  // namespace millrace::gpu

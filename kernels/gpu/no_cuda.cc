@@ -17,4 +17,8 @@ StatusOr<std::vector<DeviceInfo>> list_gpus() {
   return missing();
 }
 
+StatusOr<std::string> find_gpu_collectives() {
+  return missing();
+}
+
 }  // namespace millrace::gpu

@@ -1,30 +1,15 @@
 // What kernels/gpu/cuda/dnn_api.h says of cuDNN is what its header says. Built where there is one.
 
 #include <cstddef>
-#include <type_traits>
 
 #include <cudnn.h>
 #include <gtest/gtest.h>
 
 #include "kernels/gpu/cuda/dnn_api.h"
+#include "tests/kernels/gpu_api_alike.h"
 
 namespace millrace::gpu::dnn {
 namespace {
-
-// An argument as the call passes it: enumerations are ints, handles are pointers.
-template <typename T>
-using Passed = std::conditional_t<
-    std::is_enum_v<T>, int,
-    std::conditional_t<std::is_pointer_v<T> &&
-                           !std::is_same_v<std::remove_const_t<std::remove_pointer_t<T>>, char>,
-                       const void*, std::remove_const_t<T>>>;
-
-template <typename Ours, typename Theirs>
-inline constexpr bool kAlike = false;
-template <typename R, typename... A, typename S, typename... B>
-inline constexpr bool kAlike<R (*)(A...), S (*)(B...)> =
-    sizeof...(A) == sizeof...(B) &&
-    std::is_same_v<Passed<R>, Passed<S>>&& std::is_same_v<void(Passed<A>...), void(Passed<B>...)>;
 
 TEST(CudnnApi, FunctionsTakeWhatTheyAreGiven) {
   static_assert(kAlike<decltype(Api::GetVersion), decltype(&cudnnGetVersion)>);

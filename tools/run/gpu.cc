@@ -31,6 +31,11 @@ StatusOr<std::shared_ptr<gpu::Context>> open_gpu_context(const RunOptions& optio
       gpu::open_gpu(ordinal, {.tf32 = options.precision == "tf32"});
   if (!device.ok())
     return std::move(device).status().with_note(fmt::format("for --devices {}", options.devices));
+  // a missing library is said before the other ranks wait
+  if (options.ranks.engine == "nccl") {
+    if (Status status = (*device)->collectives().status(); !status.ok())
+      return std::move(status).with_note("for --engine nccl");
+  }
   return std::make_shared<gpu::Context>(*std::move(device));
 }
 

@@ -34,8 +34,9 @@ void add_rank_options(CLI::App& app, RankFlags& flags) {
   app.add_option(
          "--engine", flags.engine,
          "what carries values: shm (one machine), gloo (TCP), mpi (under mpirun); auto: shm on "
-         "one machine, else mpi under mpirun, gloo without")
-      ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi"}).description(""))
+         "one machine, else mpi under mpirun, gloo without; nccl: as auto, but values of dense "
+         "tensors of programs with collective ops go from GPU to GPU")
+      ->check(CLI::IsMember({"auto", "shm", "gloo", "mpi", "nccl"}).description(""))
       ->type_name("ENGINE");
   app.add_option("--rendezvous", flags.rendezvous,
                  "new folder that all ranks see, in which they find each other")
@@ -76,8 +77,11 @@ StatusOr<std::shared_ptr<executor::Rings>> rings_of_job(const RankFlags& flags) 
     options.endpoints.assign(static_cast<size_t>(options.settings.size), kNeighbour);
     options.endpoints.front() = job.master;
   }
-  return std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
-                                           options.endpoints, options.settings.rank);
+  auto rings =
+      std::make_shared<executor::Rings>([options] { return executor::open_group(options); },
+                                        options.endpoints, options.settings.rank);
+  if (options.engine == executor::GroupEngine::kNccl) rings->use_devices();
+  return rings;
 }
 
 bool has_collective_ops(const Program& program) {

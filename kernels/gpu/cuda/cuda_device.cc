@@ -9,6 +9,7 @@
 #include "kernels/gpu/cuda/dnn.h"
 #include "kernels/gpu/cuda/errors.h"
 #include "kernels/gpu/cuda/launch.h"
+#include "kernels/gpu/cuda/nccl.h"
 #include "kernels/gpu/cuda/scratch.h"
 
 namespace millrace::gpu {
@@ -148,6 +149,14 @@ class CudaDevice final : public Device {
     return cuda_status(cuda_launch_rows(functor, data, rows, stream_), "starting a kernel");
   }
 
+  StatusOr<Collectives*> collectives() override {
+    if (nccl_ == nullptr) {
+      MILLRACE_ASSIGN_OR_RETURN(nccl_, Nccl::open(ordinal_, stream_));
+      info_.libraries.push_back(nccl_->library());
+    }
+    return nccl_.get();
+  }
+
  private:
   // The runtime has one GPU a thread.
   [[nodiscard]] Status choose() const {
@@ -176,6 +185,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Scratch> scratch_;
   std::unique_ptr<Blas> blas_;  ///< null: plain functors
   std::unique_ptr<Dnn> dnn_;    ///< likewise
+  std::unique_ptr<Nccl> nccl_;  ///< null: nobody has asked for it
   std::map<std::byte*, int64_t> sizes_;
   int64_t used_ = 0;
 };

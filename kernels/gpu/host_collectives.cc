@@ -1,0 +1,254 @@
+#include "kernels/gpu/host_collectives.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "framework/base/errors.h"
+
+namespace millrace::gpu {
+namespace {
+
+// What a rank gives to a call.
+struct Offer {
+  CollectiveCall call;
+  std::vector<std::byte> bytes;
+};
+
+// Where the ranks of a communicator meet, in rounds. No rank is more than one round ahead of
+// another, so what it offers in one may be read until it comes to the one after the next.
+class MeetingPlace {
+ public:
+  explicit MeetingPlace(int size) : ranks_(static_cast<size_t>(size)) {}
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+
+  Status enter(int rank) {
+    const std::lock_guard lock(mutex_);
+    if (at(rank).entered) return InvalidArgument("rank {} joins twice", rank);
+    at(rank).entered = true;
+    return Ok();
+  }
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    at(rank).left = true;
+    bell_.notify_all();
+  }
+  // Ends the waits of all ranks; the first reason counts.
+  void fail(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) failure_ = reason;
+    bell_.notify_all();
+  }
+
+  Offer& offer(int rank, uint64_t round) { return at(rank).offers[round % 2]; }
+
+  // Comes to the next round and waits for the others.
+  Status meet(int rank, int64_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    const uint64_t round = ++at(rank).round;
+    bell_.notify_all();
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+    while (failure_.empty()) {
+      const std::vector<int> awaited = missing(round, false);
+      if (awaited.empty()) return Ok();
+      if (const std::vector<int> gone = missing(round, true); !gone.empty())
+        return {StatusCode::kDistributed,
+                fmt::format("lost {}: it has left the communicator", name(gone))};
+      if (std::chrono::steady_clock::now() >= deadline)
+        return {StatusCode::kDistributed,
+                fmt::format("waited {} ms for {}, which has not come", timeout_ms, name(awaited))};
+      bell_.wait_until(lock, deadline);
+    }
+    return {StatusCode::kDistributed, fmt::format("another rank has failed: {}", failure_)};
+  }
+
+ private:
+  struct Rank {
+    bool entered = false;
+    bool left = false;
+    uint64_t round = 0;
+    Offer offers[2];
+  };
+  Rank& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
+  static std::string name(const std::vector<int>& ranks) {
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+  }
+  [[nodiscard]] std::vector<int> missing(uint64_t round, bool only_gone) const {
+    std::vector<int> result;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].round < round && (!only_gone || ranks_[r].left))
+        result.push_back(static_cast<int>(r));
+    }
+    return result;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable bell_;
+  std::vector<Rank> ranks_;
+  std::string failure_;
+};
+
+// The meeting places of the process by number.
+class MeetingPlaces {
+ public:
+  uint64_t number() {
+    const std::lock_guard lock(mutex_);
+    return next_++;
+  }
+  // That of the first rank that comes.
+  StatusOr<std::shared_ptr<MeetingPlace>> find(uint64_t number, int size) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(places_, [](const auto& entry) { return entry.second.expired(); });
+    std::shared_ptr<MeetingPlace> place = places_[number].lock();
+    if (place == nullptr) {
+      place = std::make_shared<MeetingPlace>(size);
+      places_[number] = place;
+    }
+    if (place->size() == size) return place;
+    return InvalidArgument("this rank says that there are {} ranks, another says {}", size,
+                           place->size());
+  }
+
+ private:
+  std::mutex mutex_;
+  uint64_t next_ = 1;
+  std::map<uint64_t, std::weak_ptr<MeetingPlace>> places_;
+};
+
+MeetingPlaces& meeting_places() {
+  static MeetingPlaces places;
+  return places;
+}
+
+class HostCommunicator final : public Communicator {
+ public:
+  HostCommunicator(const CommunicatorPlace& place, std::shared_ptr<MeetingPlace> meeting,
+                   Device& device)
+      : Communicator(place), meeting_(std::move(meeting)), device_(device) {}
+  ~HostCommunicator() override { meeting_->leave(rank()); }
+
+  // The first round is that of joining.
+  Status join() { return meet(place().join_timeout_ms); }
+
+ private:
+  Status meet(int64_t timeout_ms) {
+    ++round_;
+    return meeting_->meet(rank(), timeout_ms);
+  }
+
+  Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) override {
+    const int64_t piece = call.count * dtype_size(call.dtype);
+    Offer& own = meeting_->offer(rank(), round_ + 1);
+    own.call = call;
+    own.bytes.clear();
+    if (call.kind != CollectiveKind::kBroadcast || rank() == call.root) {
+      own.bytes.resize(static_cast<size_t>(
+          call.kind == CollectiveKind::kReduceScatter ? piece * size() : piece));
+      MILLRACE_RETURN_IF_ERROR(
+          device_.copy_out(from, own.bytes.data(), static_cast<int64_t>(own.bytes.size())));
+    }
+    MILLRACE_RETURN_IF_ERROR(meet(place().timeout_ms));
+    MILLRACE_RETURN_IF_ERROR(compare(call));
+    if (call.kind == CollectiveKind::kReduce && rank() != call.root) return Ok();
+    std::vector<std::byte> result;
+    MILLRACE_RETURN_IF_ERROR(combine(call, piece, result));
+    return device_.copy_in(result.data(), to, static_cast<int64_t>(result.size()));
+  }
+
+  // Errors: kDistributed where a rank makes another call.
+  Status compare(const CollectiveCall& call) {
+    for (int other = 0; other < size(); ++other) {
+      const CollectiveCall& theirs = meeting_->offer(other, round_).call;
+      if (theirs == call) continue;
+      return {StatusCode::kDistributed,
+              fmt::format("the ranks do not agree: rank {} makes {}, rank {} makes {}", rank(),
+                          describe(call), other, describe(theirs))};
+    }
+    return Ok();
+  }
+
+  // What this rank gets. \param piece  bytes of call.count elements
+  Status combine(const CollectiveCall& call, int64_t piece, std::vector<std::byte>& result) {
+    if (call.kind == CollectiveKind::kBroadcast) {
+      result = meeting_->offer(call.root, round_).bytes;
+      return Ok();
+    }
+    if (call.kind == CollectiveKind::kAllGather) {
+      for (int r = 0; r < size(); ++r) {
+        const std::vector<std::byte>& part = meeting_->offer(r, round_).bytes;
+        result.insert(result.end(), part.begin(), part.end());
+      }
+      return Ok();
+    }
+    const int64_t begin = call.kind == CollectiveKind::kReduceScatter ? rank() * piece : 0;
+    std::vector<const std::byte*> parts;
+    for (int r = 0; r < size(); ++r)
+      parts.push_back(meeting_->offer(r, round_).bytes.data() + begin);
+    result.resize(static_cast<size_t>(piece));
+    std::byte* const results[1] = {result.data()};
+    return kernels::reduce_parts(call.dtype, call.reduction, parts, results, call.count);
+  }
+
+  Status finish() override { return device_.wait(); }
+  void stop(const Status& reason) override { meeting_->fail(reason.message()); }
+
+  std::shared_ptr<MeetingPlace> meeting_;
+  Device& device_;
+  uint64_t round_ = 0;
+};
+
+class HostCollectives final : public Collectives {
+ public:
+  explicit HostCollectives(Device& device) : device_(device) {}
+
+  [[nodiscard]] std::string library() const override { return "emulated collectives"; }
+
+  StatusOr<CommunicatorId> make_id() override {
+    CommunicatorId id;
+    fmt::format_to_n(id.bytes.data(), id.bytes.size() - 1, kIdFormat, ::getpid(),
+                     meeting_places().number());
+    return id;
+  }
+
+  StatusOr<std::unique_ptr<Communicator>> join(const CommunicatorId& id,
+                                               const CommunicatorPlace& place) override {
+    MILLRACE_RETURN_IF_ERROR(check_place(place));
+    int process = 0;
+    unsigned long long number = 0;
+    if (std::sscanf(id.bytes.data(), "emulated %d %llu", &process, &number) != 2)
+      return InvalidArgument("the id is none of an emulated communicator");
+    if (process != ::getpid())
+      return Unimplemented(
+          "emulated GPUs exchange values between threads of one process only; the id is that of "
+          "process {}",
+          process);
+    MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<MeetingPlace> meeting,
+                              meeting_places().find(number, place.size));
+    MILLRACE_RETURN_IF_ERROR(meeting->enter(place.rank));
+    auto communicator = std::make_unique<HostCommunicator>(place, std::move(meeting), device_);
+    if (Status status = communicator->join(); !status.ok())
+      return std::move(status).with_note(
+          fmt::format("rank {} of {} joins the others", place.rank, place.size));
+    return std::unique_ptr<Communicator>(std::move(communicator));
+  }
+
+ private:
+  static constexpr const char* kIdFormat = "emulated {} {}";
+  Device& device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_host_collectives(Device& device) {
+  return std::make_unique<HostCollectives>(device);
+}
+
+}  // namespace millrace::gpu
