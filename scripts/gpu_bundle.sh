@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes build/gpu-bundle: run-program, inspect-program and the module "gpu" with the libraries they need, the programs and
+# Makes build/gpu-bundle: run-program, inspect-program, the test of NCCL and the module "gpu" with the libraries they need, the programs and
 # checkers of ../shared that gpu_check.sh uses, for a machine with a GPU that has neither our packages nor a network.
 # usage: gpu_bundle.sh [JOBS]
 set -euo pipefail
@@ -8,11 +8,12 @@ cd "$(dirname "$0")/.."
 readonly out=build/gpu-bundle built=build/bundle shared=../shared most_bytes=$((64 << 20))
 
 cmake --preset bundle >/dev/null
-cmake --build --preset bundle --parallel "${1:-2}" --target run-program inspect-program millrace_gpu_module
+cmake --build --preset bundle --parallel "${1:-2}" \
+  --target run-program inspect-program kernels_gpu_collectives_test millrace_gpu_module
 
 rm -rf $out
 mkdir -p $out/bin $out/lib/millrace $out/tools $out/bench/programs
-cp $built/tools/run-program $built/tools/inspect-program $out/bin
+cp $built/tools/run-program $built/tools/inspect-program $built/tests/kernels_gpu_collectives_test $out/bin
 cp $built/lib/millrace/gpu.so $out/lib/millrace
 strip $out/bin/* $out/lib/millrace/gpu.so
 # everything but glibc, which every machine has; a newer one runs what an older one linked

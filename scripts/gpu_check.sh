@@ -8,11 +8,11 @@ readonly device=${1:-gpu:0} corpus=${2:-} work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 bad=0
 
-# wheels keep cuBLASLt and cuDNN where the loader does not look
+# wheels keep cuBLASLt, cuDNN and NCCL where the loader does not look
 libraries() {
   local place
   for place in $(python3 -c 'import sys; print(*sys.path)') /usr/local/cuda /usr/lib; do
-    [ -d "$place" ] && find "$place" -maxdepth 5 \( -name 'libcublasLt.so.13' -o -name 'libcudnn.so.9' \) -printf '%h\n' 2>/dev/null
+    [ -d "$place" ] && find "$place" -maxdepth 5 \( -name 'libcublasLt.so.13' -o -name 'libcudnn.so.9' -o -name 'libnccl.so.2' \) -printf '%h\n' 2>/dev/null
   done | sort -u | paste -sd:
 }
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(libraries)
@@ -50,6 +50,7 @@ measure() { # <net> <rows> <flags>: one line of JSON
 
 nvidia-smi || true
 part devices 60 bin/inspect-program --devices
+part collectives 60 bin/kernels_gpu_collectives_test --gtest_filter='Nccl.*'
 part programs 200 python3 tools/gpu_programs.py --bin bin/run-program --shared . --devices "$device" --batch 8 --steps 3 --rtol 1e-3
 if [ -n "$corpus" ]; then
   part operators 200 python3 tools/check_ops.py --bin "bin/run-program --devices $device" --dir "$corpus" --jobs 4

@@ -43,7 +43,7 @@ int millrace::tools::run_program(int argc, char** argv) {
       return millrace::Status(millrace::StatusCode::kUsage,
                               "--metrics: only the roles of a job with servers show numbers");
     MILLRACE_ASSIGN_OR_RETURN(const auto rings, rings_of_job(options.ranks));
-    name_files_of_rank(options, rings == nullptr ? 0 : rings->rank());
+    fill_in_rank(options, rings == nullptr ? 0 : rings->rank());
     SignalWatch watch;  // before threads
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);

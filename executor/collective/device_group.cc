@@ -49,12 +49,16 @@ StatusOr<std::unique_ptr<gpu::Communicator>> join_ranks(CollectiveGroup& host,
     if (all[rank].is_ready == 0)
       return Unimplemented("rank {} cannot exchange values between GPUs; it says why", rank);
   }
-  StatusOr<std::unique_ptr<gpu::Communicator>> joined =
-      (*collectives)
-          ->join(all[0].id, {.rank = host.rank(),
-                             .size = host.size(),
-                             .join_timeout_ms = host.timeout_ms(),
-                             .timeout_ms = host.timeout_ms()});
+  gpu::CommunicatorPlace place{.rank = host.rank(),
+                               .size = host.size(),
+                               .join_timeout_ms = host.timeout_ms(),
+                               .timeout_ms = host.timeout_ms()};
+  if (host.engine() != "threads") {
+    place.gather = [&host](const std::byte* part, int64_t bytes, std::byte* to) {
+      return host.all_gather(part, bytes, to);
+    };
+  }
+  StatusOr<std::unique_ptr<gpu::Communicator>> joined = (*collectives)->join(all[0].id, place);
   StatusOr<std::vector<int32_t>> have_joined = from_all<int32_t>(host, joined.ok() ? 1 : 0);
   if (!have_joined.ok()) {
     Status lost = have_joined.status();
@@ -117,7 +121,7 @@ Status DeviceGroup::exchange(const CollectiveCall& call, llvm::function_ref<Stat
   Status status = queue();
   if (status.ok()) status = communicator_->wait();
   // a failure of this rank's own is told by do_abort(); else who is missing now is the reason
-  if (status.code() != StatusCode::kDistributed) return status;
+  if (status.code() != StatusCode::kDistributed || !host_.state().ok()) return status;
   const Status met = meet({Meeting::kFailure, call});
   return host_.state().ok() ? status : Status(met).with_note(status.message());
 }

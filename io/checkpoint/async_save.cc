@@ -10,10 +10,18 @@
 namespace millrace::io {
 namespace {
 
+// Private layouts may be those of memory that only their library reads, from one thread: a GPU's.
+bool is_elsewhere(const Tensor& tensor) {
+  return tensor.layout() != nullptr && tensor.layout()->is_private();
+}
+
 // Into memory of the copy, which is taken again where it suffices. Tensors keep the order that they
 // have, because bringing them into row-major order takes several times as long as copying them.
 Status copy_value(const Value& from, Value& to) {
-  if (const auto* const tensor = from.get_if<Tensor>()) return to.as<Tensor>().copy_from(*tensor);
+  if (const auto* const tensor = from.get_if<Tensor>()) {
+    auto& copy = to.as<Tensor>();
+    return is_elsewhere(*tensor) ? copy_plain(*tensor, copy) : copy.copy_from(*tensor);
+  }
   const auto* const rows = from.get_if<SelectedRows>();
   if (rows == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(to, clone(from));
@@ -60,7 +68,8 @@ Status AsyncSaver::reserve(const LocalState& state) {
     const auto* const tensor = local.value == nullptr ? nullptr : local.value->get_if<Tensor>();
     if (tensor == nullptr || !tensor->initialized()) continue;
     Tensor& copy = values_[local.name].as<Tensor>();
-    MILLRACE_RETURN_IF_ERROR(copy.resize(tensor->dtype(), tensor->dims(), tensor->layout()));
+    const auto layout = is_elsewhere(*tensor) ? nullptr : tensor->layout();
+    MILLRACE_RETURN_IF_ERROR(copy.resize(tensor->dtype(), tensor->dims(), layout));
   }
   thread_ = std::thread([this] {
     for (auto& [name, value] : values_) {
@@ -85,7 +94,7 @@ Status AsyncSaver::copy(const LocalState& state, bool lazily) {
     Value& value = values_[local.name];
     if (const auto old = kept.find(local.name); old != kept.end()) value = std::move(old->second);
     const auto* const tensor = local.value->get_if<Tensor>();
-    if (lazily && tensor != nullptr) {
+    if (lazily && tensor != nullptr && !is_elsewhere(*tensor)) {
       pending_.push_back({local.value, &value, tensor->bytes()});
     } else {
       MILLRACE_RETURN_IF_ERROR(copy_value(*local.value, value).at(std::move(location)));

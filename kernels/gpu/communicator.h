@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,6 +26,9 @@ struct CommunicatorPlace {
   int size = 1;
   int64_t join_timeout_ms = 120'000;  ///< until all ranks have joined
   int64_t timeout_ms = 600'000;       ///< of one wait for what was queued
+  /// Gathers equally many bytes of all ranks, in their order, through the memory of the processes:
+  /// the way that emulated devices of several processes have. Libraries of GPUs do not look at it.
+  std::function<Status(const std::byte* part, int64_t bytes, std::byte* all)> gather = {};
 };
 
 enum class CollectiveKind : int32_t {

@@ -128,12 +128,60 @@ MeetingPlaces& meeting_places() {
   return places;
 }
 
-class HostCommunicator final : public Communicator {
+// What all ranks offer, in their order.
+using Offers = std::vector<const std::byte*>;
+
+// A rank, whatever way the offers take.
+class HostCommunicator : public Communicator {
  public:
-  HostCommunicator(const CommunicatorPlace& place, std::shared_ptr<MeetingPlace> meeting,
-                   Device& device)
-      : Communicator(place), meeting_(std::move(meeting)), device_(device) {}
-  ~HostCommunicator() override { meeting_->leave(rank()); }
+  HostCommunicator(const CommunicatorPlace& place, Device& device)
+      : Communicator(place), device_(device) {}
+
+ private:
+  /// Exchanges the offers. \param own  of this rank; as long on all ranks
+  virtual StatusOr<Offers> exchange(const CollectiveCall& call, std::vector<std::byte> own) = 0;
+
+  Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) override {
+    const int64_t piece = call.count * dtype_size(call.dtype);
+    std::vector<std::byte> own(
+        static_cast<size_t>(call.kind == CollectiveKind::kReduceScatter ? piece * size() : piece));
+    const auto bytes = static_cast<int64_t>(own.size());
+    MILLRACE_RETURN_IF_ERROR(device_.copy_out(from, own.data(), bytes));
+    MILLRACE_ASSIGN_OR_RETURN(const Offers offers, exchange(call, std::move(own)));
+    if (call.kind == CollectiveKind::kReduce && rank() != call.root) return Ok();
+    std::vector<std::byte> result;
+    MILLRACE_RETURN_IF_ERROR(combine(call, piece, offers, result));
+    return device_.copy_in(result.data(), to, static_cast<int64_t>(result.size()));
+  }
+
+  // What this rank gets. \param piece  bytes of call.count elements
+  Status combine(const CollectiveCall& call, int64_t piece, Offers offers,
+                 std::vector<std::byte>& result) const {
+    if (call.kind == CollectiveKind::kBroadcast) offers = {offers[static_cast<size_t>(call.root)]};
+    if (call.kind == CollectiveKind::kBroadcast || call.kind == CollectiveKind::kAllGather) {
+      for (const std::byte* const offer : offers) result.insert(result.end(), offer, offer + piece);
+      return Ok();
+    }
+    if (call.kind == CollectiveKind::kReduceScatter) {
+      for (const std::byte*& offer : offers) offer += rank() * piece;
+    }
+    result.resize(static_cast<size_t>(piece));
+    std::byte* const results[1] = {result.data()};
+    return kernels::reduce_parts(call.dtype, call.reduction, offers, results, call.count);
+  }
+
+  Status finish() override { return device_.wait(); }
+
+  Device& device_;
+};
+
+// A rank that is a thread of this process.
+class ThreadCommunicator final : public HostCommunicator {
+ public:
+  ThreadCommunicator(const CommunicatorPlace& place, Device& device,
+                     std::shared_ptr<MeetingPlace> meeting)
+      : HostCommunicator(place, device), meeting_(std::move(meeting)) {}
+  ~ThreadCommunicator() override { meeting_->leave(rank()); }
 
   // The first round is that of joining.
   Status join() { return meet(place().join_timeout_ms); }
@@ -144,65 +192,45 @@ class HostCommunicator final : public Communicator {
     return meeting_->meet(rank(), timeout_ms);
   }
 
-  Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) override {
-    const int64_t piece = call.count * dtype_size(call.dtype);
-    Offer& own = meeting_->offer(rank(), round_ + 1);
-    own.call = call;
-    own.bytes.clear();
-    if (call.kind != CollectiveKind::kBroadcast || rank() == call.root) {
-      own.bytes.resize(static_cast<size_t>(
-          call.kind == CollectiveKind::kReduceScatter ? piece * size() : piece));
-      MILLRACE_RETURN_IF_ERROR(
-          device_.copy_out(from, own.bytes.data(), static_cast<int64_t>(own.bytes.size())));
-    }
+  StatusOr<Offers> exchange(const CollectiveCall& call, std::vector<std::byte> own) override {
+    meeting_->offer(rank(), round_ + 1) = {call, std::move(own)};
     MILLRACE_RETURN_IF_ERROR(meet(place().timeout_ms));
-    MILLRACE_RETURN_IF_ERROR(compare(call));
-    if (call.kind == CollectiveKind::kReduce && rank() != call.root) return Ok();
-    std::vector<std::byte> result;
-    MILLRACE_RETURN_IF_ERROR(combine(call, piece, result));
-    return device_.copy_in(result.data(), to, static_cast<int64_t>(result.size()));
-  }
-
-  // Errors: kDistributed where a rank makes another call.
-  Status compare(const CollectiveCall& call) {
+    Offers offers;
     for (int other = 0; other < size(); ++other) {
-      const CollectiveCall& theirs = meeting_->offer(other, round_).call;
-      if (theirs == call) continue;
-      return {StatusCode::kDistributed,
-              fmt::format("the ranks do not agree: rank {} makes {}, rank {} makes {}", rank(),
-                          describe(call), other, describe(theirs))};
+      const Offer& theirs = meeting_->offer(other, round_);
+      if (theirs.call != call)
+        return Status(StatusCode::kDistributed,
+                      fmt::format("the ranks do not agree: rank {} makes {}, rank {} makes {}",
+                                  rank(), describe(call), other, describe(theirs.call)));
+      offers.push_back(theirs.bytes.data());
     }
-    return Ok();
+    return offers;
   }
 
-  // What this rank gets. \param piece  bytes of call.count elements
-  Status combine(const CollectiveCall& call, int64_t piece, std::vector<std::byte>& result) {
-    if (call.kind == CollectiveKind::kBroadcast) {
-      result = meeting_->offer(call.root, round_).bytes;
-      return Ok();
-    }
-    if (call.kind == CollectiveKind::kAllGather) {
-      for (int r = 0; r < size(); ++r) {
-        const std::vector<std::byte>& part = meeting_->offer(r, round_).bytes;
-        result.insert(result.end(), part.begin(), part.end());
-      }
-      return Ok();
-    }
-    const int64_t begin = call.kind == CollectiveKind::kReduceScatter ? rank() * piece : 0;
-    std::vector<const std::byte*> parts;
-    for (int r = 0; r < size(); ++r)
-      parts.push_back(meeting_->offer(r, round_).bytes.data() + begin);
-    result.resize(static_cast<size_t>(piece));
-    std::byte* const results[1] = {result.data()};
-    return kernels::reduce_parts(call.dtype, call.reduction, parts, results, call.count);
-  }
-
-  Status finish() override { return device_.wait(); }
   void stop(const Status& reason) override { meeting_->fail(reason.message()); }
 
   std::shared_ptr<MeetingPlace> meeting_;
-  Device& device_;
   uint64_t round_ = 0;
+};
+
+// A rank that is a process, whose group notices who is lost or does something else.
+class ProcessCommunicator final : public HostCommunicator {
+ public:
+  using HostCommunicator::HostCommunicator;
+
+ private:
+  StatusOr<Offers> exchange(const CollectiveCall& /*call*/, std::vector<std::byte> own) override {
+    all_.resize(own.size() * static_cast<size_t>(size()));
+    MILLRACE_RETURN_IF_ERROR(
+        place().gather(own.data(), static_cast<int64_t>(own.size()), all_.data()));
+    Offers offers;
+    for (size_t at = 0; at < all_.size(); at += own.size()) offers.push_back(all_.data() + at);
+    return offers;
+  }
+
+  void stop(const Status& /*reason*/) override {}
+
+  std::vector<std::byte> all_;
 };
 
 class HostCollectives final : public Collectives {
@@ -225,15 +253,14 @@ class HostCollectives final : public Collectives {
     unsigned long long number = 0;
     if (std::sscanf(id.bytes.data(), "emulated %d %llu", &process, &number) != 2)
       return InvalidArgument("the id is none of an emulated communicator");
+    if (place.gather != nullptr)
+      return std::unique_ptr<Communicator>(std::make_unique<ProcessCommunicator>(place, device_));
     if (process != ::getpid())
-      return Unimplemented(
-          "emulated GPUs exchange values between threads of one process only; the id is that of "
-          "process {}",
-          process);
+      return Unimplemented("no way leads from this emulated GPU to that of process {}", process);
     MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<MeetingPlace> meeting,
                               meeting_places().find(number, place.size));
     MILLRACE_RETURN_IF_ERROR(meeting->enter(place.rank));
-    auto communicator = std::make_unique<HostCommunicator>(place, std::move(meeting), device_);
+    auto communicator = std::make_unique<ThreadCommunicator>(place, device_, std::move(meeting));
     if (Status status = communicator->join(); !status.ok())
       return std::move(status).with_note(
           fmt::format("rank {} of {} joins the others", place.rank, place.size));

@@ -7,7 +7,8 @@ Each case is transpiled for 2 and 4 trainers (for as many as the reference has, 
 by `launch`, and trained for three steps on its share of the rows. The mean of the losses and every persistable var must be
 what one process has that trains the program before transpiling on all rows. Then the ranks do so again with a checkpoint behind every
 step, stop before the last and go on, from one folder and from folders of their own: to the same bits. Engine mpi: the ranks are started by mpirun. Engine
-netns: two ranks in two network namespaces that a virtual cable joins, by Gloo; skipped where namespaces cannot be made.
+netns: two ranks in two network namespaces that a virtual cable joins, by Gloo; skipped where namespaces cannot be made. Engine
+nccl: programs of collective mode on emulated GPUs (tests/conformance/gpu_programs.py).
 Last line: "N passed, M failed". Needs numpy.
 """
 import argparse
@@ -109,6 +110,8 @@ def check(args, case, ranks, engine):
                    work + "/feeds{rank}.npz", "--steps", str(STEPS), "--fetch", loss, "--output", work + "/out{rank}.npz",
                    "--save-persistables", work + "/after{rank}.npz", "--engine", "gloo" if engine == "netns" else engine, "--wait-ms",
                    "20000", "--threads", "1"]
+        if engine == "nccl":
+            command += ["--devices", "gpu:emulated"]
         if engine == "netns":
             run_in_namespaces(command)
         else:
@@ -207,7 +210,7 @@ def main():
     ap.add_argument("--bin-dir", required=True)
     ap.add_argument("--dir", required=True)
     ap.add_argument("--ranks", default="2,4")
-    ap.add_argument("--engine", default="shm,gloo,mpi", help="of shm, gloo, mpi and netns")
+    ap.add_argument("--engine", default="shm,gloo,mpi", help="of shm, gloo, mpi, netns and nccl")
     ap.add_argument("-v", "--verbose", action="store_true")
     args = ap.parse_args()
     passed = failed = 0
@@ -218,7 +221,8 @@ def main():
     for name in names:
         for ranks in map(int, args.ranks.split(",")):
             for engine in engines:
-                if ("hierarchical" in name and ranks < 4) or (engine == "netns" and ranks != 2):
+                if ("hierarchical" in name and ranks < 4) or (engine == "netns" and ranks != 2) or (
+                        engine == "nccl" and not name.startswith("collective_")):
                     continue
                 try:
                     check(args, os.path.join(args.dir, name), ranks, engine)

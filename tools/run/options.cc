@@ -56,11 +56,11 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
 
 }  // namespace
 
-void name_files_of_rank(RunOptions& options, int rank) {
+void fill_in_rank(RunOptions& options, int rank) {
   for (std::string* const path :
        {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
         &options.curve, &options.save_persistables, &options.save_params, &options.profile,
-        &options.checkpoint_dir, &options.resume, &options.ps.stats})
+        &options.checkpoint_dir, &options.resume, &options.ps.stats, &options.devices})
     *path = of_rank(std::move(*path), rank);
   for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
   for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
@@ -176,7 +176,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option(
          "--devices", options.devices,
          "cpu:N; cpu: as many as CPU_NUM of the environment says, else 1; gpu:N: ops that have "
-         "a kernel there run on the GPU with this number")
+         "a kernel there run on the GPU with this number; {rank} stands for that of the process")
       ->type_name("DEVICES");
   app.add_option(
          "--precision", options.precision,

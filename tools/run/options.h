@@ -97,8 +97,8 @@ struct RunOptions {
   RankFlags ranks;
 };
 
-/// Puts the rank into the names of files that have "{rank}" in them.
-void name_files_of_rank(RunOptions& options, int rank);
+/// Puts the rank into the names of files and devices that have "{rank}" in them.
+void fill_in_rank(RunOptions& options, int rank);
 
 /// Adds the options to the tool.
 void add_run_options(Tool& tool, RunOptions& options);

@@ -299,7 +299,7 @@ Trainer::Ending ending_of(const Tool& tool, const RunOptions& options) {
 StatusOr<int> run_role(Tool& tool, const RunOptions& given) {
   MILLRACE_ASSIGN_OR_RETURN(const Part part, part_of(tool, given));
   RunOptions options = given;
-  name_files_of_rank(options, part.index);
+  fill_in_rank(options, part.index);
   name_profile_of_role(options, part);
   MILLRACE_RETURN_IF_ERROR(name_programs(options, part));
   if (part.role == "trainer") {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 #include <gmock/gmock.h>
 
@@ -136,6 +137,43 @@ class Backward final : public Layout {
  private:
   int64_t elements_;
 };
+
+// Where only one thread may read.
+class Elsewhere final : public Layout {
+ public:
+  [[nodiscard]] int64_t bytes() const override { return 8; }
+  [[nodiscard]] bool same_as(const Layout& other) const override { return &other == this; }
+  [[nodiscard]] bool is_private() const override { return true; }
+  Status to_plain(const std::byte* /*from*/, std::byte* to) const override {
+    EXPECT_EQ(std::this_thread::get_id(), reader_);
+    const float values[2] = {3, 4};
+    std::memcpy(to, values, sizeof values);
+    return Ok();
+  }
+  [[nodiscard]] std::string name() const override { return "elsewhere"; }
+
+ private:
+  std::thread::id reader_ = std::this_thread::get_id();
+};
+
+TEST(AsyncSave, ValuesInOtherMemoryAreCopiedByTheCall) {
+  const TempFolder folder;
+  Value value;
+  ASSERT_TRUE(value.as<Tensor>().resize(DType::kFloat32, {2}, std::make_shared<Elsewhere>()).ok());
+  LocalState state;
+  state.add("v", value);
+  AsyncSaver saver;
+  ASSERT_EQ(outcome(saver.reserve(state)), "ok");
+  ASSERT_EQ(outcome(saver.start_lazily(
+                state,
+                [&](const LocalState& copy) { return save_checkpoint(copy, folder / "root", 1); })),
+            "ok");
+  ASSERT_EQ(outcome(saver.wait()), "ok");
+  const auto last = open_last_checkpoint(folder / "root");
+  ASSERT_EQ(outcome(last), "ok");
+  EXPECT_THAT(last->checkpoint.load("v")->get_if<Tensor>()->values<float>(),
+              ::testing::ElementsAre(3, 4));
+}
 
 // Copies keep the order that the values have, and files are row-major all the same.
 TEST(AsyncSave, OtherLayoutsAreSavedRowMajor) {
