@@ -33,6 +33,7 @@ Devices emulated_devices(int count) {
 
 void on_each_rank(int size, const std::function<void(int)>& body) {
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<size_t>(size));
   for (int rank = 0; rank < size; ++rank) threads.emplace_back([&body, rank] { body(rank); });
 }
 
@@ -78,6 +79,7 @@ class OnDevice {
         device_.copy_out(data_, reinterpret_cast<std::byte*>(copy.data()), bytes());
     EXPECT_TRUE(status.ok()) << status.to_string();
     std::vector<float> values;
+    values.reserve(count_);
     for (const T& value : copy) values.push_back(static_cast<float>(value));
     return values;
   }
@@ -90,7 +92,7 @@ class OnDevice {
 
 // Small whole numbers, so that every order of combining gives the same in every type.
 float given(int rank, int64_t index) {
-  return static_cast<float>((rank * 3 + index * 5) % 4 + 1);
+  return static_cast<float>((int64_t{rank} * 3 + index * 5) % 4 + 1);
 }
 float combined(Reduction reduction, int size, int64_t index) {
   float result = given(0, index);
