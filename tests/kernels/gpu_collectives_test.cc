@@ -210,25 +210,25 @@ TEST(EmulatedCollectives, NothingIsExchangedForNoElements) {
 
 TEST(EmulatedCollectives, NameTheRankThatDoesNotComeWithinTheDeadline) {
   const Devices devices = emulated_devices(3);
-  const Communicators ranks = joined(devices, 200);
+  const Communicators ranks = joined(devices, 1000);
   on_each_rank(3, [&](int rank) {
     if (rank == 1) return;
     Communicator& own = *ranks[static_cast<size_t>(rank)];
     const OnDevice<float> data(*devices[static_cast<size_t>(rank)], {1, 2});
     const Status status = own.all_reduce(DType::kFloat32, data.data(), 2, Reduction::kSum);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
-    EXPECT_THAT(status.to_string(), HasSubstr("waited 200 ms for rank 1, which has not come"));
+    EXPECT_THAT(status.to_string(), HasSubstr("waited 1000 ms for rank 1, which has not come"));
     EXPECT_THAT(
         status.to_string(),
         HasSubstr(fmt::format("rank {} of 3 in all_reduce (sum) of 2 elements of f32", rank)));
-    EXPECT_THAT(own.wait().message(), HasSubstr("waited 200 ms"));
+    EXPECT_THAT(own.wait().message(), HasSubstr("waited 1000 ms"));
     EXPECT_THAT(own.broadcast(data.data(), 8, 0).to_string(),
-                AllOf(HasSubstr("broken by: "), HasSubstr("waited 200 ms for rank 1")));
+                AllOf(HasSubstr("broken by: "), HasSubstr("waited 1000 ms for rank 1")));
   });
   // the late one learns why
   const OnDevice<float> data(*devices[1], {1, 2});
   EXPECT_THAT(ranks[1]->all_reduce(DType::kFloat32, data.data(), 2, Reduction::kSum).message(),
-              HasSubstr("another rank has failed: waited 200 ms"));
+              HasSubstr("another rank has failed: waited 1000 ms"));
 }
 
 TEST(EmulatedCollectives, NoticeRanksThatLeaveAndRanksThatFail) {

@@ -150,7 +150,7 @@ TEST(DeviceGroup, AnswersEveryCall) {
 }
 
 TEST(DeviceGroup, NamesTheRankThatDoesNotCome) {
-  const Groups processes = hosts(3, 300);
+  const Groups processes = hosts(3, 1500);
   Groups groups(3);
   std::vector<std::shared_ptr<gpu::Context>> contexts(3);
   on_ranks_of_devices(3, [&](size_t rank) {
@@ -172,7 +172,7 @@ TEST(DeviceGroup, NamesTheRankThatDoesNotCome) {
 
 // Two ranks meet for a call, rank 1 does not take part in it but goes. \returns what rank 0 gets
 Status gather_without_rank_1(const Status& answer_of_rank_1) {
-  Groups processes = hosts(2, 500);
+  Groups processes = hosts(2);
   Status result;
   on_ranks_of_devices(2, [&](size_t rank) {
     const auto context = emulated_context();
