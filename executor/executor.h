@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/block_runner.h"
@@ -123,7 +124,7 @@ class PreparedProgram {
 class Executor {
  public:
   explicit Executor(std::shared_ptr<const Runtime> runtime, ExecutorOptions options = {})
-      : runtime_(std::move(runtime)), options_(options) {}
+      : runtime_(std::move(runtime)), options_(std::move(options)) {}
 
   /// Compiles a copy of the program for a scope, which holds its persistable vars and must outlive
   /// the result. Errors: kUnimplemented, kInvalidProgram with the op's place.

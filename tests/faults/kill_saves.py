@@ -3,7 +3,7 @@
 
     tests/faults/kill_saves.py --bin-dir build/dev/tools [--rounds 100] [--seed N] [--json FILE]
 
-A run saves after every step and is started anew with --resume auto each time. After every kill all complete checkpoints of
+A run saves after every step and is started anew with --resume auto each time; one that has come to its end begins anew. After every kill all complete checkpoints of
 the folder must verify, and the newest must not be older than the one before. In the end the run is left alone: what it has
 must equal, bit by bit, what a run has that was never killed. Then its checkpoint is cut anew, with a kill at each point of that. Exit status: 0 all well, 1 not.
 """
@@ -66,7 +66,9 @@ def main():
                  "--data", at("d.csv"), "--epochs", str(EPOCHS), "-q"]
         saving = train + ["--save-every", "1", "--checkpoint-dir", at("ck"), "--keep-last", "3", "--resume", "auto"]
         subprocess.run(train + ["--save-persistables", at("whole.npz")], check=True)
-        for _ in range(args.rounds):
+        for _ in range(20 * args.rounds):
+            if kills == args.rounds:
+                break
             process = subprocess.Popen(saving, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             time.sleep(draw.uniform(0.02, 0.4))
             process.send_signal(signal.SIGKILL)
@@ -74,7 +76,9 @@ def main():
             if process.returncode != -signal.SIGKILL:
                 if process.returncode != 0:
                     wrong.append(process.stderr.read().decode().strip())
-                continue  # it was done before
+                shutil.rmtree(at("ck"))  # it was done before: from the beginning
+                last = -1
+                continue
             kills += 1
             listed = subprocess.run([tool("checkpoint"), "list", at("ck"), "--json"], capture_output=True, text=True)
             rows = json.loads(listed.stdout)["checkpoints"] if listed.returncode == 0 else []
@@ -100,7 +104,7 @@ def main():
     if args.json:
         with open(args.json, "w", encoding="utf-8") as f:
             json.dump(figures, f)
-    return int(bool(wrong) or kills == 0 or points == 0)
+    return int(bool(wrong) or kills < args.rounds or points == 0)
 
 
 if __name__ == "__main__":

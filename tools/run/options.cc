@@ -54,20 +54,7 @@ void add_parallel_options(CLI::App& app, ParallelFlags& flags) {
   app.add_option("--share-vars-output", flags.share_vars_output, "npz for them")->type_name("FILE");
 }
 
-}  // namespace
-
-void fill_in_rank(RunOptions& options, int rank) {
-  for (std::string* const path :
-       {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
-        &options.curve, &options.save_persistables, &options.save_params, &options.profile,
-        &options.checkpoint_dir, &options.resume, &options.ps.stats, &options.devices})
-    *path = of_rank(std::move(*path), rank);
-  for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
-  for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
-}
-
-void add_run_options(Tool& tool, RunOptions& options) {
-  CLI::App& app = tool.app();
+void add_program_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("What is run");
   app.add_option("--program", options.program, "program file")->type_name("FILE");
   app.add_option("--startup", options.startup, "startup program, run once before")
@@ -81,6 +68,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--batch", options.batch,
                  "run every line {\"program\", \"feed\", \"fetch\", \"output\"} of a file")
       ->type_name("LIST.jsonl");
+}
+
+void add_data_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Data");
   app.add_option(
          "--feed", options.feeds,
@@ -120,6 +110,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--epochs", options.epochs, "how often --data or --files is gone through")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
   add_switch(app, "--shuffle", options.shuffle, "other order of examples in every epoch");
+}
+
+void add_step_options(CLI::App& app, RunOptions& options) {
   app.add_option("--fetch", options.fetches,
                  "vars to return; default: the fetch targets of the program")
       ->type_name("VAR,...")
@@ -130,6 +123,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("N")
       ->default_str("")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40).description(""));
+}
+
+void add_saving_options(CLI::App& app, RunOptions& options) {
   app.add_option("--save-persistables", options.save_persistables,
                  "npz with all persistable vars after the last step")
       ->type_name("FILE");
@@ -153,6 +149,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--model-program", options.model_program,
                  "program that it is part of; needed for a transpiled job: the one before")
       ->type_name("FILE");
+}
+
+void add_run_checkpoint_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Checkpoints");
   app.add_option("--save-every", options.save_every, "steps between checkpoints")
       ->type_name("N")
@@ -168,6 +167,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
       ->type_name("auto|PATH");
   app.add_flag("--fail-on-save-error", options.fail_on_save_error,
                "end if a checkpoint cannot be saved");
+}
+
+void add_run_how_options(CLI::App& app, RunOptions& options) {
   app.option_defaults()->group("Data");
   app.add_option("--curve", options.curve, "picture (SVG) of the first fetch over the steps")
       ->type_name("FILE");
@@ -191,6 +193,9 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_option("--allow-dir", options.allow_dir,
                  "folder whose files the ops load and save may use")
       ->type_name("DIR");
+}
+
+void add_measuring_options(CLI::App& app, RunOptions& options) {
   app.add_option("--benchmark", options.benchmark, "time N steps, print one JSON line")
       ->type_name("N");
   app.add_option("--warmup", options.warmup, "steps before those that are timed")->type_name("K");
@@ -211,6 +216,29 @@ void add_run_options(Tool& tool, RunOptions& options) {
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
+}
+
+}  // namespace
+
+void fill_in_rank(RunOptions& options, int rank) {
+  for (std::string* const path :
+       {&options.program, &options.startup, &options.params, &options.feed_steps, &options.data,
+        &options.curve, &options.save_persistables, &options.save_params, &options.profile,
+        &options.checkpoint_dir, &options.resume, &options.ps.stats, &options.devices})
+    *path = of_rank(std::move(*path), rank);
+  for (std::string& feed : options.feeds) feed = of_rank(std::move(feed), rank);
+  for (std::string& pattern : options.files) pattern = of_rank(std::move(pattern), rank);
+}
+
+void add_run_options(Tool& tool, RunOptions& options) {
+  CLI::App& app = tool.app();
+  add_program_options(app, options);
+  add_data_options(app, options);
+  add_step_options(app, options);
+  add_saving_options(app, options);
+  add_run_checkpoint_options(app, options);
+  add_run_how_options(app, options);
+  add_measuring_options(app, options);
   add_parallel_options(app, options.parallel);
   add_trainer_flags(tool, options.ps);
   add_job_flags(tool, options.ps);

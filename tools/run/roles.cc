@@ -127,6 +127,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, F
   side.state.epochs = feeder.epochs();
   if (begin > 0) MILLRACE_RETURN_IF_ERROR(feeder.go_to(begin));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(job.workers()));
   for (int worker = 0; worker < job.workers(); ++worker) {
     threads.emplace_back([&, worker] {
       Status status = work(worker, options, job, feeder, side, progress, results, watch);
@@ -146,7 +147,7 @@ Status train_side_by_side(Tool& tool, const RunOptions& options, Trainer& job, F
 // Goes back as often as servers come back older than this trainer.
 StatusOr<int64_t> go_back(const Tool& tool, Trainer& job, int trainer) {
   while (true) {
-    const StatusOr<int64_t> step = job.go_back();
+    StatusOr<int64_t> step = job.go_back();
     if (step.ok())
       tool.log(LogLevel::kWarning, fmt::format("trainer {} goes back to step {}", trainer, *step));
     if (step.ok() || !job.must_go_back()) return step;
@@ -158,8 +159,8 @@ Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, Nam
   MILLRACE_ASSIGN_OR_RETURN(Feeder feeder,
                             Feeder::open(options, tool.common().seed, job.program()));
   for (int64_t first = job.first_step();;) {
-    const Status status = (job.workers() > 1 ? train_side_by_side : train)(
-        tool, options, job, feeder, first, results, ending, watch);
+    Status status = (job.workers() > 1 ? train_side_by_side : train)(tool, options, job, feeder,
+                                                                     first, results, ending, watch);
     if (status.ok() || watch.stopped() || !job.must_go_back()) return status;
     tool.log(LogLevel::kWarning, status.message());
     MILLRACE_ASSIGN_OR_RETURN(first, go_back(tool, job, options.ps.trainer_id));
