@@ -16,7 +16,8 @@ import sys
 import tempfile
 import time
 
-from ports import free_ports
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/support"))
+from ports import free_ports  # noqa: E402
 
 WIDTH = 1024
 

@@ -19,7 +19,8 @@ import time
 
 import numpy as np
 
-from ports import free_ports
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/support"))
+from ports import free_ports  # noqa: E402
 
 SLOTS, NUMBERS = 26, 13
 

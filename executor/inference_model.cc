@@ -10,6 +10,7 @@
 #include "framework/base/errors.h"
 #include "framework/export.h"
 #include "framework/op_attrs.h"
+#include "framework/persistable.h"
 #include "framework/read_program.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -95,7 +96,7 @@ StatusOr<std::set<std::string>> move_servers(Program& program,
 // The files of a model folder. \param params_filename  empty: one file a var
 std::vector<std::string> model_files(const Program& program, const std::string& model_filename,
                                      const std::string& params_filename) {
-  const std::vector<io::ParamSpec> specs = io::vars_where(program, io::is_persistable);
+  const std::vector<io::ParamSpec> specs = io::vars_where(program, is_persistable);
   std::vector<std::string> files;
   if (!params_filename.empty() && !specs.empty()) files.push_back(params_filename);
   if (params_filename.empty()) files = io::names_of(specs);
@@ -119,11 +120,11 @@ StatusOr<InferenceModel> read_model(const std::string& folder, const std::string
 // What is loaded, after the servers were moved.
 StatusOr<io::VarPredicate> wanted_vars(InferenceModel& model,
                                        const std::vector<std::string>& endpoints) {
-  if (endpoints.empty()) return io::VarPredicate(io::is_persistable);
+  if (endpoints.empty()) return io::VarPredicate(is_persistable);
   MILLRACE_ASSIGN_OR_RETURN(const std::set<std::string> tables,
                             move_servers(*model.program, endpoints));
   return io::VarPredicate([tables](const Var& var) {
-    return io::is_persistable(var) && !tables.contains(var.name().str());
+    return is_persistable(var) && !tables.contains(var.name().str());
   });
 }
 
@@ -205,7 +206,7 @@ StatusOr<InferenceModel> load_inference_model_bytes(std::string program, std::st
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> read,
                             read_program_bytes(std::move(program), name));
   MILLRACE_ASSIGN_OR_RETURN(InferenceModel model, model_of(std::move(read), name));
-  if (params.empty() && !io::vars_where(*model.program, io::is_persistable).empty())
+  if (params.empty() && !io::vars_where(*model.program, is_persistable).empty())
     return InvalidArgument("the program has parameters, but their bytes are not given");
   if (!params.empty())
     MILLRACE_RETURN_IF_ERROR(io::persistables_from_memory(scope, *model.program, params));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,21 +10,9 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/new_file.h"
 
 namespace millrace::io {
-namespace {
-
-std::string error_text(int code) {
-  return std::generic_category().message(code);
-}
-
-Status open_error(int code) {
-  if (code == ENOENT || code == ENOTDIR) return NotFound("cannot open: {}", error_text(code));
-  return IoError("cannot open: {}", error_text(code));
-}
-
-}  // namespace
-
 StatusOr<ByteSource> ByteSource::open(const std::string& path) {
   ByteSource source;
   source.name_ = path;
@@ -36,9 +23,7 @@ StatusOr<ByteSource> ByteSource::open(const std::string& path) {
   if (::fstat(source.fd_, &facts) != 0)
     return IoError("cannot read: {}", error_text(errno)).in_file(path);
   if (!S_ISREG(facts.st_mode)) {
-    return InvalidData("expected a regular file, found {}",
-                       S_ISDIR(facts.st_mode) ? "a directory" : "a device, FIFO or socket")
-        .in_file(path);
+    return InvalidData("expected a regular file, found {}", file_kind(facts.st_mode)).in_file(path);
   }
   source.size_ = static_cast<uint64_t>(facts.st_size);
   return source;

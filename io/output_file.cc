@@ -1,9 +1,6 @@
 #include "io/output_file.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -11,37 +8,16 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/new_file.h"
 #include "io/write_pieces.h"
 
 namespace millrace::io {
 namespace {
 
 Status failed(const char* what, int code, const std::string& path) {
-  const std::string text = std::generic_category().message(code);
-  if (code == ENOENT || code == ENOTDIR) return NotFound("{}: {}", what, text).in_file(path);
-  return IoError("{}: {}", what, text).in_file(path);
-}
-
-Status exists_error(const std::string& path) {
-  return Status(StatusCode::kUsage, "output exists already")
-      .in_file(path)
-      .with_hint("--force replaces existing outputs");
-}
-
-// Where the bytes go in the end: the target of a link.
-StatusOr<std::string> resolve(const std::string& path, Replace replace) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) return path;
-  if (!S_ISREG(facts.st_mode)) {
-    return InvalidData("expected a regular file, found {}",
-                       S_ISDIR(facts.st_mode) ? "a directory" : "a device, FIFO or socket")
-        .in_file(path);
-  }
-  if (replace == Replace::kNo) return exists_error(path);
-  char* const real = ::realpath(path.c_str(), nullptr);
-  std::string target = real == nullptr ? path : std::string(real);
-  ::free(real);
-  return target;
+  if (code == ENOENT || code == ENOTDIR)
+    return NotFound("{}: {}", what, error_text(code)).in_file(path);
+  return IoError("{}: {}", what, error_text(code)).in_file(path);
 }
 
 // A rename reaches the disk with its folder.
@@ -63,15 +39,11 @@ Status sync_folder_of(const std::string& path) {
 StatusOr<OutputFile> OutputFile::create(const std::string& path, Replace replace) {
   OutputFile file;
   file.replace_ = replace;
-  MILLRACE_ASSIGN_OR_RETURN(file.path_, resolve(path, replace));
-  // Another writer or what a killed process of the same number left may hold a name.
-  constexpr int kTries = 100;
+  StatusOr<std::string> target = resolve_new_file(path, replace);
+  if (!target.ok()) return std::move(target).status().in_file(path);
+  file.path_ = *std::move(target);
   std::string name;
-  for (int i = 0; i < kTries && file.fd_ < 0; ++i) {
-    name = fmt::format("{}.tmp.{}.{}", file.path_, ::getpid(), i);
-    file.fd_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file.fd_ < 0 && errno != EEXIST) break;
-  }
+  file.fd_ = create_beside(file.path_, name);
   if (file.fd_ < 0) return failed("cannot create", errno, path);
   file.temporary_ = name;
   return file;
@@ -97,17 +69,7 @@ Status OutputFile::commit(bool sync) {
   if (sync && ::fsync(fd_) != 0) return failed("cannot write", errno, path_);
   // The error of the last write may show here.
   if (::close(std::exchange(fd_, -1)) != 0) return failed("cannot write", errno, path_);
-  if (replace_ == Replace::kNo) {
-    // link() fails where the name exists, which rename() does not.
-    if (::link(temporary_.c_str(), path_.c_str()) == 0) {
-      ::unlink(std::exchange(temporary_, {}).c_str());
-      return sync ? sync_folder_of(path_) : Ok();
-    }
-    // File systems without hard links: look, then rename.
-    if (errno == EEXIST || ::access(path_.c_str(), F_OK) == 0) return exists_error(path_);
-  }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0)
-    return failed("cannot rename the temporary file", errno, path_);
+  MILLRACE_RETURN_IF_ERROR(publish_file(temporary_, path_, replace_).in_file(path_));
   temporary_.clear();
   return sync ? sync_folder_of(path_) : Ok();
 }

@@ -58,7 +58,7 @@ struct Pending {
   std::span<std::byte> to;
 };
 
-std::span<std::byte> memory_params(Tensor& tensor) {
+std::span<std::byte> memory_of(Tensor& tensor) {
   return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
 }
 
@@ -72,7 +72,7 @@ StatusOr<Value> place_params(const ParamReader& reader, ParamHeader header,
                              std::vector<Pending>& rest) {
   Value value;
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(header.dtype, header.dims));
-  const std::span<std::byte> to = memory_params(tensor);
+  const std::span<std::byte> to = memory_of(tensor);
   if (!reader.copy_buffered(header.data_begin, to)) rest.push_back({header.data_begin, to});
   if (header.kind == VarKind::kSelectedRows) {
     value.as<SelectedRows>() = {std::move(header.rows), header.height, std::move(tensor)};
@@ -215,7 +215,7 @@ StatusOr<Value> load_param_slice(const ByteSource& source, const ParamSpec& spec
   Value value;
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(header->dtype, shape));
   const uint64_t begin = header->data_begin + static_cast<uint64_t>(seek * size);
-  MILLRACE_RETURN_IF_ERROR(read_pending(source, {{begin, memory_params(tensor)}}, options.threads));
+  MILLRACE_RETURN_IF_ERROR(read_pending(source, {{begin, memory_of(tensor)}}, options.threads));
   value.as<Tensor>() = std::move(tensor);
   MILLRACE_RETURN_IF_ERROR(finish_params(value, options));
   return value;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/errors.h"
+#include "framework/persistable.h"
 #include "io/byte_source.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -35,17 +36,6 @@ void put_persistables(ParamValues values, Scope& scope) {
 }
 
 }  // namespace
-
-bool is_persistable(const Var& var) {
-  switch (var.kind()) {
-    case VarKind::kFeedMinibatch:
-    case VarKind::kFetchList:
-    case VarKind::kReader:
-      return false;
-    default:
-      return var.persistable();
-  }
-}
 
 std::vector<ParamSpec> vars_where(const Program& program, const VarPredicate& wanted) {
   std::map<std::string, ParamSpec> by_name;

@@ -19,9 +19,6 @@ namespace millrace::io {
 /// Says which vars of a program are meant.
 using VarPredicate = std::function<bool(const Var&)>;
 
-/// False for holders of feeds, fetches and readers; else the var's flag.
-bool is_persistable(const Var& var);
-
 /// The vars of all blocks for which a predicate holds and that have a file form (dense tensors and
 /// selected rows; RAW vars and the like are left out), by name as bytes, which is their order in a
 /// combined file.

@@ -8,23 +8,6 @@
 namespace millrace::executor {
 namespace {
 
-bool is_number(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-    case DType::kBfloat16:
-    case DType::kFloat32:
-    case DType::kFloat64:
-    case DType::kInt8:
-    case DType::kUint8:
-    case DType::kInt16:
-    case DType::kInt32:
-    case DType::kInt64:
-      return true;
-    default:
-      return false;
-  }
-}
-
 Status check_bytes(int64_t bytes) {
   if (bytes >= 0) return Ok();
   return InvalidArgument("expected a number of bytes that is not negative, found {}", bytes);
@@ -33,7 +16,7 @@ Status check_bytes(int64_t bytes) {
 }  // namespace
 
 Status CollectiveGroup::check_reduction(DType dtype, int64_t count) const {
-  if (!is_number(dtype))
+  if (!kernels::is_combined(dtype))
     return Unimplemented("cannot combine elements of type {}", dtype_name(dtype));
   if (count < 0) return InvalidArgument("expected a count that is not negative, found {}", count);
   return Ok();

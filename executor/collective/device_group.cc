@@ -116,9 +116,9 @@ Status DeviceGroup::meet(const Meeting& own) {
   return Ok();
 }
 
-Status DeviceGroup::exchange(const CollectiveCall& call, llvm::function_ref<Status()> queue) {
+Status DeviceGroup::exchange(const CollectiveCall& call, const std::byte* from, std::byte* to) {
   MILLRACE_RETURN_IF_ERROR(meet({Meeting::kCall, call}));
-  Status status = queue();
+  Status status = communicator_->start(call, from, to);
   if (status.ok()) status = communicator_->wait();
   // a failure of this rank's own is told by do_abort(); else who is missing now is the reason
   if (status.code() != StatusCode::kDistributed || !host_.state().ok()) return status;
@@ -130,7 +130,7 @@ Status DeviceGroup::do_all_reduce(DType dtype, std::byte* data, int64_t count,
                                   Reduction reduction) {
   return exchange(
       {.kind = CollectiveKind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count},
-      [&] { return communicator_->all_reduce(dtype, data, count, reduction); });
+      data, data);
 }
 
 Status DeviceGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
@@ -140,27 +140,24 @@ Status DeviceGroup::do_reduce(DType dtype, std::byte* data, int64_t count, Reduc
                    .reduction = reduction,
                    .root = root,
                    .count = count},
-                  [&] { return communicator_->reduce(dtype, data, count, reduction, root); });
+                  data, data);
 }
 
 Status DeviceGroup::do_broadcast(std::byte* data, int64_t bytes, int root) {
-  return exchange({.kind = CollectiveKind::kBroadcast, .root = root, .count = bytes},
-                  [&] { return communicator_->broadcast(data, bytes, root); });
+  return exchange({.kind = CollectiveKind::kBroadcast, .root = root, .count = bytes}, data, data);
 }
 
 Status DeviceGroup::do_all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
-  return exchange({.kind = CollectiveKind::kAllGather, .count = bytes},
-                  [&] { return communicator_->all_gather(part, bytes, all); });
+  return exchange({.kind = CollectiveKind::kAllGather, .count = bytes}, part, all);
 }
 
 Status DeviceGroup::do_reduce_scatter(DType dtype, const std::byte* all, int64_t count,
                                       std::byte* part, Reduction reduction) {
-  return exchange(
-      {.kind = CollectiveKind::kReduceScatter,
-       .dtype = dtype,
-       .reduction = reduction,
-       .count = count},
-      [&] { return communicator_->reduce_scatter(dtype, all, count, part, reduction); });
+  return exchange({.kind = CollectiveKind::kReduceScatter,
+                   .dtype = dtype,
+                   .reduction = reduction,
+                   .count = count},
+                  all, part);
 }
 
 Status DeviceGroup::do_barrier() {

@@ -49,7 +49,7 @@ class DeviceGroup final : public CollectiveGroup {
 
   Status meet(const Meeting& own);
   /// Meets for a call, makes it, waits for it.
-  Status exchange(const gpu::CollectiveCall& call, llvm::function_ref<Status()> queue);
+  Status exchange(const gpu::CollectiveCall& call, const std::byte* from, std::byte* to);
 
   std::unique_ptr<CollectiveGroup> own_host_;
   CollectiveGroup& host_;

@@ -137,59 +137,67 @@ Status check_ranks(const CollectiveGroup& group, int32_t ranks) {
           fmt::format("the op is for {} ranks, but the ring has {}", ranks, group.size())};
 }
 
-StatusOr<Control> c_allgather(const KernelSetup& setup, BlockRunner& /*runner*/) {
+// What all ranks of an op with parts do: X, where it is exchanged, becomes a new Out of other dims.
+struct PartsOp {
+  /// Dims of Out by X and the number of ranks.
+  StatusOr<Dims> (*dims)(const Tensor& x, int32_t ranks);
+  Status (*exchange)(CollectiveGroup& group, const Tensor& from, Tensor& to);
+};
+
+StatusOr<Control> with_parts(const KernelSetup& setup, const PartsOp& op) {
   const ArgIndex x = setup.input("X");
   const ArgIndex out = setup.output("Out");
   const int32_t number = ring_number(setup);
   const auto ranks = setup.attr<int32_t>("nranks");
   accept_anywhere(setup, setup.inputs("X"));
   const std::string type = setup.op().type().str();
-  return Control([x, out, number, ranks, type](ControlContext& ctx) -> Status {
+  return Control([x, out, number, ranks, type, op](ControlContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place,
                               ExchangePlace::find(ctx, number, ctx.args.in_value(x)));
     MILLRACE_RETURN_IF_ERROR(check_ranks(place.group(), ranks));
-    const Tensor& part = ctx.args.in(x);
-    if (part.rank() == 0)
-      return {StatusCode::kExecution,
-              fmt::format("expected dims to join along, found {}", describe(part))};
-    Dims dims(part.dims().begin(), part.dims().end());
-    dims[0] *= ranks;
+    const Tensor& own = ctx.args.in(x);
+    MILLRACE_ASSIGN_OR_RETURN(const Dims dims, op.dims(own, ranks));
     Tensor copy;
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, place.read(part, copy, type));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor all, place.make(part.dtype(), dims, type));
-    MILLRACE_RETURN_IF_ERROR(place.group().all_gather(from->raw(), from->bytes(), all.raw()));
-    ctx.args.out(out) = std::move(all);
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, place.read(own, copy, type));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor to, place.make(own.dtype(), dims, type));
+    MILLRACE_RETURN_IF_ERROR(op.exchange(place.group(), *from, to));
+    ctx.args.out(out) = std::move(to);
     return Ok();
   });
 }
 
+StatusOr<Dims> joined_dims(const Tensor& x, int32_t ranks) {
+  if (x.rank() == 0)
+    return Status(StatusCode::kExecution,
+                  fmt::format("expected dims to join along, found {}", describe(x)));
+  Dims dims(x.dims().begin(), x.dims().end());
+  dims[0] *= ranks;
+  return dims;
+}
+
+StatusOr<Dims> divided_dims(const Tensor& x, int32_t ranks) {
+  if (x.rank() == 0 || x.dim(0) % ranks != 0) {
+    return Status(
+        StatusCode::kExecution,
+        fmt::format("dim 0 of 'X' must be a multiple of {} ranks, found {}", ranks, describe(x)));
+  }
+  Dims dims(x.dims().begin(), x.dims().end());
+  dims[0] /= ranks;
+  return dims;
+}
+
+StatusOr<Control> c_allgather(const KernelSetup& setup, BlockRunner& /*runner*/) {
+  return with_parts(setup,
+                    {joined_dims, [](CollectiveGroup& group, const Tensor& from, Tensor& to) {
+                       return group.all_gather(from.raw(), from.bytes(), to.raw());
+                     }});
+}
+
 StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runner*/) {
-  const ArgIndex x = setup.input("X");
-  const ArgIndex out = setup.output("Out");
-  const int32_t number = ring_number(setup);
-  const auto ranks = setup.attr<int32_t>("nranks");
-  accept_anywhere(setup, setup.inputs("X"));
-  const std::string type = setup.op().type().str();
-  return Control([x, out, number, ranks, type](ControlContext& ctx) -> Status {
-    MILLRACE_ASSIGN_OR_RETURN(const ExchangePlace place,
-                              ExchangePlace::find(ctx, number, ctx.args.in_value(x)));
-    MILLRACE_RETURN_IF_ERROR(check_ranks(place.group(), ranks));
-    const Tensor& all = ctx.args.in(x);
-    if (all.rank() == 0 || all.dim(0) % ranks != 0) {
-      return {StatusCode::kExecution,
-              fmt::format("dim 0 of 'X' must be a multiple of {} ranks, found {}", ranks,
-                          describe(all))};
-    }
-    Dims dims(all.dims().begin(), all.dims().end());
-    dims[0] /= ranks;
-    Tensor copy;
-    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const from, place.read(all, copy, type));
-    MILLRACE_ASSIGN_OR_RETURN(Tensor part, place.make(all.dtype(), dims, type));
-    MILLRACE_RETURN_IF_ERROR(
-        place.group().reduce_scatter(all.dtype(), from->raw(), part.numel(), part.raw()));
-    ctx.args.out(out) = std::move(part);
-    return Ok();
-  });
+  return with_parts(setup,
+                    {divided_dims, [](CollectiveGroup& group, const Tensor& from, Tensor& to) {
+                       return group.reduce_scatter(from.dtype(), from.raw(), to.numel(), to.raw());
+                     }});
 }
 
 StatusOr<Control> order(const KernelSetup& setup, BlockRunner& /*runner*/) {

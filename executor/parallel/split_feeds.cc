@@ -11,7 +11,7 @@
 namespace millrace::executor {
 namespace {
 
-bool is_persistable(const Program& program, const std::string& name) {
+bool belongs_to_all(const Program& program, const std::string& name) {
   const Var* const var = program.root().find_var(name);
   return var != nullptr && var->persistable();
 }
@@ -122,7 +122,7 @@ StatusOr<std::vector<DeviceFeed>> split_feeds(const Program& program, const Name
     const int64_t rows = tensor->rank() == 0 ? 1 : tensor->dim(0);
     if (Status status = tensor->lod().check(rows); !status.ok())
       return of_var(std::move(status), name);
-    MILLRACE_RETURN_IF_ERROR(is_persistable(program, name)
+    MILLRACE_RETURN_IF_ERROR(belongs_to_all(program, name)
                                  ? spread_persistable(name, *tensor, result)
                                  : split_tensor(name, *tensor, settings, result));
   }
@@ -171,7 +171,7 @@ StatusOr<std::vector<DeviceFeed>> split_micro_batches(const Program& program, De
   NamedValues split;
   NamedValues whole;
   for (auto& [name, value] : feed.values)
-    (is_persistable(program, name) || !value.holds<Tensor>() ? whole : split)[name] =
+    (belongs_to_all(program, name) || !value.holds<Tensor>() ? whole : split)[name] =
         std::move(value);
   if (split.empty()) return InvalidArgument("micro-batches: nothing is fed that could be cut");
   MILLRACE_ASSIGN_OR_RETURN(result, split_feeds(program, split, settings));

@@ -7,6 +7,7 @@
 #include "executor/feed_values.h"
 #include "executor/inference_model.h"
 #include "framework/base/errors.h"
+#include "framework/persistable.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -111,7 +112,7 @@ Status save_worker_model(FleetWorker& worker, const FleetSaveTarget& to, const P
   MILLRACE_RETURN_IF_ERROR(worker.communicator().recv(worker.scope()));
   Scope saved;
   std::set<std::string> gathered;
-  const std::vector<io::ParamSpec> specs = io::vars_where(*pruned, io::is_persistable);
+  const std::vector<io::ParamSpec> specs = io::vars_where(*pruned, is_persistable);
   const auto is_read = [&](const std::string& name) {
     return std::ranges::any_of(specs, [&](const io::ParamSpec& spec) { return spec.name == name; });
   };

@@ -3,22 +3,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
-#include <optional>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/new_file.h"
 
 namespace millrace {
 namespace {
-
-std::string error_text(int code) {
-  return std::generic_category().message(code);
-}
 
 // Closes its descriptor when it goes out of scope; standard input stays open.
 class Descriptor {
@@ -41,21 +35,8 @@ class Descriptor {
   int fd_;
 };
 
-const char* file_kind(mode_t mode) {
-  if (S_ISDIR(mode)) return "a directory";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISSOCK(mode)) return "a socket";
-  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
-  return "no regular file";
-}
-
 Status too_large(int64_t max_bytes) {
   return {StatusCode::kResource, fmt::format("file is above the limit of {} bytes", max_bytes)};
-}
-
-Status open_error(int code) {
-  if (code == ENOENT || code == ENOTDIR) return NotFound("cannot open: {}", error_text(code));
-  return IoError("cannot open: {}", error_text(code));
 }
 
 StatusOr<std::string> read_all(int fd, int64_t size_hint, int64_t max_bytes) {
@@ -106,44 +87,10 @@ Status write_all(int fd, std::string_view bytes) {
   return Ok();
 }
 
-Status exists_error() {
-  return Status(StatusCode::kUsage, "output exists already")
-      .with_hint("--force replaces existing outputs");
-}
-
 Status write_device(const std::string& path, std::string_view bytes) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
   if (file.get() < 0) return open_error(errno);
   return write_all(file.get(), bytes);
-}
-
-// Gives the finished temporary file its name.
-Status publish(const std::string& temporary, const std::string& path, Replace replace) {
-  if (replace == Replace::kNo) {
-    // link() fails where the name exists, which rename() does not.
-    if (::link(temporary.c_str(), path.c_str()) == 0) {
-      ::unlink(temporary.c_str());
-      return Ok();
-    }
-    if (errno == EEXIST) return exists_error();
-    // File systems without hard links: look, then rename.
-    if (::access(path.c_str(), F_OK) == 0) return exists_error();
-  }
-  if (::rename(temporary.c_str(), path.c_str()) == 0) return Ok();
-  return IoError("cannot rename '{}': {}", temporary, error_text(errno));
-}
-
-// A new file beside `path`. Another thread may be writing the same one, and a killed process of the
-// same number may have left its own.
-int create_beside(const std::string& path, std::string& name) {
-  constexpr int kMost = 1000;
-  int fd = -1;
-  for (int i = 0; i < kMost; ++i) {
-    name = fmt::format("{}.tmp.{}.{}", path, ::getpid(), i);
-    fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0 || errno != EEXIST) break;
-  }
-  return fd;
 }
 
 Status write_and_publish(const std::string& path, std::string_view bytes, Replace replace,
@@ -155,7 +102,7 @@ Status write_and_publish(const std::string& path, std::string_view bytes, Replac
   if (status.ok() && flush == Flush::kYes && ::fsync(file.get()) != 0)
     status = IoError("cannot write: {}", error_text(errno));
   if (file.close() != 0 && status.ok()) status = IoError("cannot write: {}", error_text(errno));
-  if (status.ok()) status = publish(temporary, path, replace);
+  if (status.ok()) status = publish_file(temporary, path, replace);
   if (!status.ok()) ::unlink(temporary.c_str());
   return status;
 }
@@ -164,12 +111,7 @@ Status write_path(const std::string& path, std::string_view bytes, Replace repla
   struct stat facts {};
   if (::stat(path.c_str(), &facts) != 0) return write_and_publish(path, bytes, replace, flush);
   if (S_ISCHR(facts.st_mode) || S_ISFIFO(facts.st_mode)) return write_device(path, bytes);
-  if (!S_ISREG(facts.st_mode))
-    return InvalidData("expected a regular file, found {}", file_kind(facts.st_mode));
-  if (replace == Replace::kNo) return exists_error();
-  char* const real = ::realpath(path.c_str(), nullptr);
-  const std::string target = real == nullptr ? path : std::string(real);
-  ::free(real);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string target, resolve_new_file(path, replace));
   return write_and_publish(target, bytes, replace, flush);
 }
 

@@ -20,10 +20,6 @@ using Kind = StoredTensor::Kind;
 
 constexpr size_t kPiece = size_t{256} << 10U;
 
-std::span<std::byte> memory_checkpoint(Tensor& tensor) {
-  return {tensor.raw(), static_cast<size_t>(tensor.bytes())};
-}
-
 // A folder of CheckpointLoadOptions::beside as the one with the files of the same checkpoint.
 std::string folder_beside(const std::string& folder, const std::string& other) {
   std::error_code error;
@@ -195,7 +191,8 @@ StatusOr<Tensor> Checkpoint::load_box(std::string_view name, const Box& box) con
   if (Status status = check_inside(box, stored->dims); !status.ok())
     return of_var(InvalidArgument("{}", status.message()), name).in_file(folder_);
   MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, Tensor::create(stored->dtype, box.shape));
-  MILLRACE_RETURN_IF_ERROR(read_box(name, box, memory_checkpoint(tensor)));
+  MILLRACE_RETURN_IF_ERROR(
+      read_box(name, box, {tensor.raw(), static_cast<size_t>(tensor.bytes())}));
   normalize_bools(tensor);
   return tensor;
 }

@@ -58,30 +58,29 @@ class Writer {
   uint64_t written_ = 0;
 };
 
-// Hashes what it hands to the writer.
-class HashingWriter {
+// Takes the checksums of what is in a file, and hands it to a writer, if there is one, while it is
+// in the processor's cache.
+class Hasher {
  public:
-  HashingWriter(Writer& writer, uint64_t block_bytes)
-      : writer_(writer), block_bytes_(block_bytes) {}
+  /// \param writer  null: somebody else writes, and nothing is read
+  Hasher(uint64_t block_bytes, Writer* writer) : block_bytes_(block_bytes), writer_(writer) {}
 
   Status add(std::span<const std::byte> bytes) {
     whole_.add(bytes);
-    return writer_.add(bytes);
+    return writer_ == nullptr ? Ok() : writer_->add(bytes);
   }
 
   /// \param size  bytes of the item
   Status add_item(const DataItem& item, uint64_t size, std::vector<Checksum>& blocks) {
     for (uint64_t at = 0; at < size; at += block_bytes_) {
       const uint64_t here = std::min(block_bytes_, size - at);
-      block_.reset();
       if (item.read) {
-        MILLRACE_RETURN_IF_ERROR(writer_.flush());  // what is pending may be in the buffer
+        MILLRACE_RETURN_IF_ERROR(writer_->flush());  // what is pending may be in the buffer
         buffer_.resize(here);
         MILLRACE_RETURN_IF_ERROR(item.read(at, buffer_));
-        MILLRACE_RETURN_IF_ERROR(add_block(buffer_));
-      } else {
-        MILLRACE_RETURN_IF_ERROR(add_block(item.memory.subspan(at, here)));
       }
+      block_.reset();
+      MILLRACE_RETURN_IF_ERROR(add_block(item.read ? buffer_ : item.memory.subspan(at, here)));
       blocks.push_back(block_.value());
     }
     return Ok();
@@ -100,8 +99,8 @@ class HashingWriter {
     return Ok();
   }
 
-  Writer& writer_;
   uint64_t block_bytes_;
+  Writer* writer_;
   ChecksumStream whole_;
   ChecksumStream block_;
   std::vector<std::byte> buffer_;
@@ -148,53 +147,33 @@ StatusOr<std::vector<PlacedItem>> placed(const std::vector<DataItem>& items,
   return result;
 }
 
-// Hashes and writes piece by piece.
-Status write_hashing(Writer& writer, std::string_view header, const std::vector<PlacedItem>& items,
-                     uint64_t block_bytes, Checksum& whole) {
-  HashingWriter hashing(writer, block_bytes);
-  MILLRACE_RETURN_IF_ERROR(hashing.add(std::as_bytes(std::span(header))));
+// \param writer  as Hasher's
+StatusOr<Checksum> hash_all(std::string_view header, const std::vector<PlacedItem>& items,
+                            uint64_t block_bytes, Writer* writer,
+                            const std::stop_token& stop = {}) {
+  Hasher hasher(block_bytes, writer);
+  MILLRACE_RETURN_IF_ERROR(hasher.add(std::as_bytes(std::span(header))));
   for (const PlacedItem& item : items) {
-    MILLRACE_RETURN_IF_ERROR(
-        hashing.add_item(*item.item, item.stored->size(), item.stored->blocks));
+    if (stop.stop_requested()) break;
+    MILLRACE_RETURN_IF_ERROR(hasher.add_item(*item.item, item.stored->size(), item.stored->blocks));
   }
-  MILLRACE_RETURN_IF_ERROR(writer.flush());
-  whole = hashing.checksum();
-  return Ok();
-}
-
-void hash_in_memory(std::string_view header, const std::vector<PlacedItem>& items,
-                    uint64_t block_bytes, const std::stop_token& stop, Checksum& whole) {
-  ChecksumStream file;
-  file.add(std::as_bytes(std::span(header)));
-  for (const PlacedItem& item : items) {
-    std::span<const std::byte> bytes = item.item->memory;
-    while (!bytes.empty() && !stop.stop_requested()) {
-      ChecksumStream block;
-      const size_t size = std::min<uint64_t>(block_bytes, bytes.size());
-      for (size_t at = 0; at < size; at += kPiece) {
-        const auto piece = bytes.subspan(at, std::min(kPiece, size - at));
-        block.add(piece);
-        file.add(piece);
-      }
-      item.stored->blocks.push_back(block.value());
-      bytes = bytes.subspan(size);
-    }
-  }
-  whole = file.value();
+  // what is pending may be in the hasher's buffer
+  if (writer != nullptr) MILLRACE_RETURN_IF_ERROR(writer->flush());
+  return hasher.checksum();
 }
 
 // Another thread hashes meanwhile, so that the file takes no longer than writing it.
-Status write_hashed_aside(Writer& writer, std::string_view header,
-                          const std::vector<PlacedItem>& items, uint64_t block_bytes,
-                          Checksum& whole) {
+StatusOr<Checksum> write_hashed_aside(Writer& writer, std::string_view header,
+                                      const std::vector<PlacedItem>& items, uint64_t block_bytes) {
+  StatusOr<Checksum> whole = Checksum{};
   std::jthread hashing([&](const std::stop_token& stop) {
-    hash_in_memory(header, items, block_bytes, stop, whole);
+    whole = hash_all(header, items, block_bytes, nullptr, stop);
   });
   MILLRACE_RETURN_IF_ERROR(writer.add(std::as_bytes(std::span(header))));
   for (const PlacedItem& item : items) MILLRACE_RETURN_IF_ERROR(writer.add(item.item->memory));
   MILLRACE_RETURN_IF_ERROR(writer.flush());
   hashing.join();
-  return Ok();
+  return whole;
 }
 
 bool all_in_memory(const std::vector<PlacedItem>& items) {
@@ -209,8 +188,9 @@ StatusOr<DataFile> write_all(WritableFile& file, const std::vector<DataItem>& it
   Writer writer(file, options);
   const uint64_t bytes = entries.empty() ? 0 : entries.back().end;
   const bool aside = options.hash_aside && bytes >= kWorthThread && all_in_memory(order);
-  MILLRACE_RETURN_IF_ERROR((aside ? write_hashed_aside : write_hashing)(
-      writer, header, order, options.block_bytes, written.file.checksum));
+  MILLRACE_ASSIGN_OR_RETURN(written.file.checksum,
+                            aside ? write_hashed_aside(writer, header, order, options.block_bytes)
+                                  : hash_all(header, order, options.block_bytes, &writer));
   if (options.sync) MILLRACE_RETURN_IF_ERROR(file.sync());
   MILLRACE_RETURN_IF_ERROR(file.close());
   written.file.size = writer.written();

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/errors.h"
+#include "framework/base/new_file.h"
 #include "io/checkpoint/direct_file.h"
 #include "io/checkpoint/file_error.h"
 #include "io/write_pieces.h"
@@ -132,9 +133,7 @@ class SystemFileCalls final : public FileCalls {
     const int code = errno;
     ::close(fd);
     if (!known) return file_error("cannot read", code, path);
-    return InvalidData("expected a regular file, found {}",
-                       S_ISDIR(facts.st_mode) ? "a folder" : "a device, FIFO or socket")
-        .in_file(path);
+    return InvalidData("expected a regular file, found {}", file_kind(facts.st_mode)).in_file(path);
   }
 
   Status rename(const std::string& from, const std::string& to) override {

@@ -30,19 +30,7 @@ std::string describe(const CollectiveCall& call) {
 }
 
 bool is_exchanged(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat16:
-    case DType::kBfloat16:
-    case DType::kFloat32:
-    case DType::kFloat64:
-    case DType::kInt8:
-    case DType::kUint8:
-    case DType::kInt32:
-    case DType::kInt64:
-      return true;
-    default:
-      return false;
-  }
+  return dtype != DType::kInt16 && kernels::is_combined(dtype);
 }
 
 Status check_place(const CommunicatorPlace& place) {
@@ -79,39 +67,6 @@ Status Communicator::start(const CollectiveCall& call, const std::byte* from, st
   Status status = check(call);
   if (status.ok() && call.count > 0) status = queue(call, from, to);
   return keep(std::move(status));
-}
-
-Status Communicator::all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction) {
-  return start(
-      {.kind = CollectiveKind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count},
-      data, data);
-}
-
-Status Communicator::reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction,
-                            int root) {
-  return start({.kind = CollectiveKind::kReduce,
-                .dtype = dtype,
-                .reduction = reduction,
-                .root = root,
-                .count = count},
-               data, data);
-}
-
-Status Communicator::broadcast(std::byte* data, int64_t bytes, int root) {
-  return start({.kind = CollectiveKind::kBroadcast, .root = root, .count = bytes}, data, data);
-}
-
-Status Communicator::all_gather(const std::byte* part, int64_t bytes, std::byte* all) {
-  return start({.kind = CollectiveKind::kAllGather, .count = bytes}, part, all);
-}
-
-Status Communicator::reduce_scatter(DType dtype, const std::byte* all, int64_t count,
-                                    std::byte* part, Reduction reduction) {
-  return start({.kind = CollectiveKind::kReduceScatter,
-                .dtype = dtype,
-                .reduction = reduction,
-                .count = count},
-               all, part);
 }
 
 Status Communicator::wait() {

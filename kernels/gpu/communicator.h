@@ -39,13 +39,13 @@ enum class CollectiveKind : int32_t {
   kReduceScatter,
 };
 
-/// What the ranks do together; all say the same.
+/// What the ranks do together; all say the same. Bytes are elements of kUint8.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kAllReduce;
   DType dtype = DType::kUint8;
   Reduction reduction = Reduction::kSum;
   int32_t root = 0;
-  int64_t count = 0;  ///< elements of a rank; of a piece, for kReduceScatter
+  int64_t count = 0;  ///< elements of a rank; of a part for kAllGather and kReduceScatter
 
   bool operator==(const CollectiveCall&) const = default;
 };
@@ -53,7 +53,8 @@ struct CollectiveCall {
 /// "all_reduce (sum) of 10 elements of f32".
 std::string describe(const CollectiveCall& call);
 
-/// True for the element types that communicators combine: f16, bf16, f32, f64, i8, u8, i32, i64.
+/// True for the element types that communicators combine: what processes combine, but i16, which
+/// NCCL lacks.
 bool is_exchanged(DType dtype);
 
 /// One rank of several whose devices exchange values that lie in their memory.
@@ -77,19 +78,11 @@ class Communicator {
   /// Ok, or what broke the communicator.
   [[nodiscard]] const Status& state() const { return state_; }
 
-  /// Every rank gets the combination of all elements. \param count  elements
-  Status all_reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction);
-  /// The root gets it; what is in data of the other ranks stays.
-  Status reduce(DType dtype, std::byte* data, int64_t count, Reduction reduction, int root);
-  /// Every rank gets the bytes of the root.
-  Status broadcast(std::byte* data, int64_t bytes, int root);
-  /// all gets the parts of all ranks in order. \param bytes  of each part
-  Status all_gather(const std::byte* part, int64_t bytes, std::byte* all);
-  /// Rank r gets the r-th of size() equal pieces of the combination.
-  /// \param count  elements of a piece
-  Status reduce_scatter(DType dtype, const std::byte* all, int64_t count, std::byte* part,
-                        Reduction reduction);
-
+  /// Begins a call: all-reduce gives every rank the combination of all elements, reduce only the
+  /// root, whose `to` alone is written; broadcast gives every rank what the root has; all-gather
+  /// the parts of all ranks in order; reduce-scatter gives rank r the r-th of size() equal parts of
+  /// the combination. \param to  may be from, but for the calls with parts
+  Status start(const CollectiveCall& call, const std::byte* from, std::byte* to);
   /// Waits until all queued work is done, at most timeout_ms of the place.
   Status wait();
   /// Ends queued work of this communicator because of a failure elsewhere. Keeps the first reason.
@@ -101,7 +94,6 @@ class Communicator {
   [[nodiscard]] const CommunicatorPlace& place() const { return place_; }
 
   /// Queues a call whose arguments are known to be good and whose count is positive.
-  /// \param to  where the result goes; may be from
   virtual Status queue(const CollectiveCall& call, const std::byte* from, std::byte* to) = 0;
   /// What wait() does.
   virtual Status finish() = 0;
@@ -109,7 +101,6 @@ class Communicator {
   virtual void stop(const Status& reason) = 0;
 
  private:
-  Status start(const CollectiveCall& call, const std::byte* from, std::byte* to);
   [[nodiscard]] Status check(const CollectiveCall& call) const;
   Status keep(Status status);
 

@@ -9,6 +9,7 @@
 #include "framework/base/errors.h"
 #include "framework/export.h"
 #include "framework/op_attrs.h"
+#include "framework/persistable.h"
 #include "io/params.h"
 #include "io/params_manifest.h"
 #include "io/paths.h"
@@ -131,7 +132,7 @@ Status save_fleet_inference_model(const SavingTrainer& trainer, const FleetModel
   Names fetched;
   Names held;
   std::map<std::string, Value> tables;
-  for (const io::ParamSpec& spec : io::vars_where(*pruned, io::is_persistable)) {
+  for (const io::ParamSpec& spec : io::vars_where(*pruned, is_persistable)) {
     if (spec.name == table) {
       MILLRACE_ASSIGN_OR_RETURN(tables[table],
                                 gather_table(trainer.link->client(), *trainer.slices));

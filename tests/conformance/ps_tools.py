@@ -186,7 +186,8 @@ def signals(args):
     """Trainers that are told to stop finish their step, leave the job, and write nothing; the others go on, and servers end well."""
     for case, flags in (("ps_sync/emb_prefetch_adagrad_2s2t", []), ("ps_async/async_dense_2s2t", []), ("ps_async/async_dense_2s2t", ["--worker-threads", "2"])):
         for number, code, everybody in ((signal.SIGTERM, 143, False), (signal.SIGINT, 130, True)):
-            with Job(args.bin_dir, f"{args.shared}/goldens/{case}", 600).prepare() as job:
+            # asynchronous trainers wait for nobody, so it takes more steps to catch them at it
+            with Job(args.bin_dir, f"{args.shared}/goldens/{case}", 4000 if "async" in case else 600).prepare() as job:
                 for i in range(len(job.servers)):
                     job.start_server(i, wait=False)
                 for t in range(len(job.trainers)):
@@ -194,6 +195,9 @@ def signals(args):
                 last = len(job.trainers) - 1
                 job.wait_for_bytes(60_000)
                 told = range(len(job.trainers)) if everybody else [last]
+                for t in told:
+                    # one that trains alone passes all these bytes before another has begun
+                    job.trainers[t].wait_until_blocked(number)
                 for t in told:
                     job.trainers[t].signal(number)
                 servers, trainers = job.wait_all(LIMIT)

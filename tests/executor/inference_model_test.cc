@@ -10,6 +10,7 @@
 
 #include "executor/executor.h"
 #include "framework/export.h"
+#include "framework/persistable.h"
 #include "framework/read_program.h"
 #include "io/persistables.h"
 #include "tests/executor/values.h"
@@ -306,10 +307,10 @@ TEST(IsPersistable, KindAndFlag) {
       program->root().declare(name, spec);
       const bool holder = kind == VarKind::kFeedMinibatch || kind == VarKind::kFetchList ||
                           kind == VarKind::kReader;
-      EXPECT_EQ(io::is_persistable(*program->root().find_var(name)), flag && !holder) << name;
+      EXPECT_EQ(is_persistable(*program->root().find_var(name)), flag && !holder) << name;
     }
   }
-  EXPECT_EQ(io::vars_where(*program, io::is_persistable).size(), 2) << "the others have no files";
+  EXPECT_EQ(io::vars_where(*program, is_persistable).size(), 2) << "the others have no files";
 }
 
 }  // namespace

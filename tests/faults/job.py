@@ -46,6 +46,18 @@ class Process:
     def signal(self, number):
         self.p.send_signal(number)
 
+    def wait_until_blocked(self, number, timeout=30):
+        """Until it no longer ends at once by this signal, as it does while it is being loaded."""
+        until = time.monotonic() + timeout
+        while True:
+            with open(f"/proc/{self.p.pid}/status", encoding="utf-8") as f:
+                blocked = next((int(line.split()[1], 16) for line in f if line.startswith("SigBlk:")), 0)
+            if blocked >> (number - 1) & 1:
+                return
+            if self.p.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"{self.label} never blocks signal {number}: {self.text[-600:]}")
+            time.sleep(0.002)
+
     def wait(self, until):
         """Exit status, or None if it still runs then."""
         try:

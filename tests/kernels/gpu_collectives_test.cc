@@ -118,6 +118,18 @@ std::vector<float> list(int64_t count, const std::function<float(int64_t)>& elem
   return values;
 }
 
+Status all_reduce(Communicator& ranks, DType dtype, std::byte* data, int64_t count,
+                  Reduction reduction) {
+  return ranks.start(
+      {.kind = CollectiveKind::kAllReduce, .dtype = dtype, .reduction = reduction, .count = count},
+      data, data);
+}
+
+Status broadcast(Communicator& ranks, std::byte* data, int64_t bytes, int root) {
+  return ranks.start({.kind = CollectiveKind::kBroadcast, .root = root, .count = bytes}, data,
+                     data);
+}
+
 // One rank of a test of all calls with one type.
 template <typename T>
 class RankOfType {
@@ -139,12 +151,21 @@ class RankOfType {
     const auto own = given_by<T>(ranks_.rank(), count);
     const auto everything = [&](int64_t i) { return combined(reduction, size, i); };
     const OnDevice<T> all(device_, own);
-    expect_ok(ranks_.all_reduce(dtype_, all.data(), count, reduction));
+    expect_ok(all_reduce(ranks_, dtype_, all.data(), count, reduction));
     const OnDevice<T> at_root(device_, own);
-    expect_ok(ranks_.reduce(dtype_, at_root.data(), count, reduction, root));
+    expect_ok(ranks_.start({.kind = CollectiveKind::kReduce,
+                            .dtype = dtype_,
+                            .reduction = reduction,
+                            .root = root,
+                            .count = count},
+                           at_root.data(), at_root.data()));
     const OnDevice<T> pieces(device_, given_by<T>(ranks_.rank(), count * size));
     const OnDevice<T> piece(device_, std::vector<T>(static_cast<size_t>(count)));
-    expect_ok(ranks_.reduce_scatter(dtype_, pieces.data(), count, piece.data(), reduction));
+    expect_ok(ranks_.start({.kind = CollectiveKind::kReduceScatter,
+                            .dtype = dtype_,
+                            .reduction = reduction,
+                            .count = count},
+                           pieces.data(), piece.data()));
     expect_ok(ranks_.wait());
     EXPECT_EQ(all.values(), list(count, everything));
     EXPECT_EQ(at_root.values(), list(count, [&](int64_t i) {
@@ -159,13 +180,14 @@ class RankOfType {
     const auto own = given_by<T>(ranks_.rank(), count);
     for (int root = 0; root < size; ++root) {
       const OnDevice<T> data(device_, own);
-      expect_ok(ranks_.broadcast(data.data(), data.bytes(), root));
+      expect_ok(broadcast(ranks_, data.data(), data.bytes(), root));
       expect_ok(ranks_.wait());
       EXPECT_EQ(data.values(), list(count, [&](int64_t i) { return given(root, i); }));
     }
     const OnDevice<T> part(device_, own);
     const OnDevice<T> all(device_, std::vector<T>(static_cast<size_t>(count * size)));
-    expect_ok(ranks_.all_gather(part.data(), part.bytes(), all.data()));
+    expect_ok(ranks_.start({.kind = CollectiveKind::kAllGather, .count = part.bytes()}, part.data(),
+                           all.data()));
     expect_ok(ranks_.wait());
     EXPECT_EQ(all.values(), list(count * size, [&](int64_t i) {
                 return given(static_cast<int>(i / count), i % count);
@@ -204,7 +226,7 @@ TEST(EmulatedCollectives, AnswerEveryCallWithEveryType) {
 
 TEST(EmulatedCollectives, NothingIsExchangedForNoElements) {
   const Communicators ranks = joined(emulated_devices(2));
-  EXPECT_TRUE(ranks[0]->all_reduce(DType::kFloat32, nullptr, 0, Reduction::kSum).ok());
+  EXPECT_TRUE(all_reduce(*ranks[0], DType::kFloat32, nullptr, 0, Reduction::kSum).ok());
   EXPECT_TRUE(ranks[0]->wait().ok());
 }
 
@@ -215,19 +237,19 @@ TEST(EmulatedCollectives, NameTheRankThatDoesNotComeWithinTheDeadline) {
     if (rank == 1) return;
     Communicator& own = *ranks[static_cast<size_t>(rank)];
     const OnDevice<float> data(*devices[static_cast<size_t>(rank)], {1, 2});
-    const Status status = own.all_reduce(DType::kFloat32, data.data(), 2, Reduction::kSum);
+    const Status status = all_reduce(own, DType::kFloat32, data.data(), 2, Reduction::kSum);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
     EXPECT_THAT(status.to_string(), HasSubstr("waited 1000 ms for rank 1, which has not come"));
     EXPECT_THAT(
         status.to_string(),
         HasSubstr(fmt::format("rank {} of 3 in all_reduce (sum) of 2 elements of f32", rank)));
     EXPECT_THAT(own.wait().message(), HasSubstr("waited 1000 ms"));
-    EXPECT_THAT(own.broadcast(data.data(), 8, 0).to_string(),
+    EXPECT_THAT(broadcast(own, data.data(), 8, 0).to_string(),
                 AllOf(HasSubstr("broken by: "), HasSubstr("waited 1000 ms for rank 1")));
   });
   // the late one learns why
   const OnDevice<float> data(*devices[1], {1, 2});
-  EXPECT_THAT(ranks[1]->all_reduce(DType::kFloat32, data.data(), 2, Reduction::kSum).message(),
+  EXPECT_THAT(all_reduce(*ranks[1], DType::kFloat32, data.data(), 2, Reduction::kSum).message(),
               HasSubstr("another rank has failed: waited 1000 ms"));
 }
 
@@ -236,11 +258,11 @@ TEST(EmulatedCollectives, NoticeRanksThatLeaveAndRanksThatFail) {
   const OnDevice<float> data(*devices[0], {1});
   Communicators ranks = joined(devices);
   ranks[1].reset();
-  EXPECT_THAT(ranks[0]->broadcast(data.data(), 4, 0).message(),
+  EXPECT_THAT(broadcast(*ranks[0], data.data(), 4, 0).message(),
               HasSubstr("lost rank 1: it has left"));
   ranks = joined(devices);
   ranks[1]->abort({StatusCode::kExecution, "op 'mul' has failed"});
-  EXPECT_THAT(ranks[0]->broadcast(data.data(), 4, 0).message(), HasSubstr("op 'mul' has failed"));
+  EXPECT_THAT(broadcast(*ranks[0], data.data(), 4, 0).message(), HasSubstr("op 'mul' has failed"));
 }
 
 TEST(EmulatedCollectives, NoticeThatRanksDoNotAgree) {
@@ -248,8 +270,8 @@ TEST(EmulatedCollectives, NoticeThatRanksDoNotAgree) {
   const Communicators ranks = joined(devices);
   on_each_rank(2, [&](int rank) {
     const OnDevice<float> data(*devices[static_cast<size_t>(rank)], {1, 2, 3});
-    const Status status = ranks[static_cast<size_t>(rank)]->all_reduce(
-        DType::kFloat32, data.data(), rank == 0 ? 2 : 3, Reduction::kMax);
+    const Status status = all_reduce(*ranks[static_cast<size_t>(rank)], DType::kFloat32,
+                                     data.data(), rank == 0 ? 2 : 3, Reduction::kMax);
     EXPECT_EQ(status.code(), StatusCode::kDistributed);
     EXPECT_THAT(status.message(), HasSubstr("all_reduce (max) of 2 elements of f32"));
     EXPECT_THAT(status.message(), HasSubstr("all_reduce (max) of 3 elements of f32"));
@@ -260,11 +282,11 @@ TEST(EmulatedCollectives, RefuseBadArguments) {
   const Devices devices = emulated_devices(1);
   const OnDevice<float> data(*devices[0], {1});
   const auto alone = [&] { return std::move(joined(devices)[0]); };
-  EXPECT_THAT(alone()->all_reduce(DType::kInt16, data.data(), 1, Reduction::kSum).message(),
+  EXPECT_THAT(all_reduce(*alone(), DType::kInt16, data.data(), 1, Reduction::kSum).message(),
               HasSubstr("devices do not combine elements of type i16"));
-  EXPECT_THAT(alone()->broadcast(data.data(), 4, 1).message(),
+  EXPECT_THAT(broadcast(*alone(), data.data(), 4, 1).message(),
               HasSubstr("expected a root in [0, 1), found 1"));
-  EXPECT_THAT(alone()->all_reduce(DType::kFloat32, data.data(), -1, Reduction::kSum).message(),
+  EXPECT_THAT(all_reduce(*alone(), DType::kFloat32, data.data(), -1, Reduction::kSum).message(),
               HasSubstr("expected a count that is not negative, found -1"));
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/persistable.h"
 #include "tests/transpiler/overview.h"
 #include "tests/transpiler/small_net.h"
 

@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "framework/persistable.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/distribute/roles.h"
 
@@ -117,17 +118,6 @@ VarSpec loaded_spec(const VarFacts& facts) {
 }
 
 }  // namespace
-
-bool is_persistable(const Var& var) {
-  switch (var.kind()) {
-    case VarKind::kFeedMinibatch:
-    case VarKind::kFetchList:
-    case VarKind::kReader:
-      return false;
-    default:
-      return var.persistable();
-  }
-}
 
 std::vector<const Var*> locally_saved_vars(const Program& trainer, const VarsDistributed& overview,
                                            const ProgramProperties& properties) {

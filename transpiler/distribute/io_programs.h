@@ -13,9 +13,6 @@
 /// Source: spec/transpiler.md section 13, spec/distributed_io.md sections 3 and 4, seed 000.
 namespace millrace::transpiler {
 
-/// False for feeds, fetches and readers; else the var's flag.
-bool is_persistable(const Var& var);
-
 /// The vars that every trainer saves itself: persistable ones of all blocks in order of
 /// declaration, without those kept on servers only (optimizer state, prefetched tables, the
 /// distributed table) and without RAW vars, which have no file form.

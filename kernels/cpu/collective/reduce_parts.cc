@@ -70,6 +70,23 @@ const char* reduction_name(Reduction reduction) {
   return kNames[static_cast<size_t>(reduction)];
 }
 
+bool is_combined(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+    case DType::kBfloat16:
+    case DType::kFloat32:
+    case DType::kFloat64:
+    case DType::kInt8:
+    case DType::kUint8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+      return true;
+    default:
+      return false;
+  }
+}
+
 Status reduce_parts(DType dtype, Reduction reduction, llvm::ArrayRef<const std::byte*> parts,
                     llvm::ArrayRef<std::byte*> results, int64_t count) {
   switch (reduction) {

@@ -16,6 +16,9 @@ enum class Reduction { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
 /// "sum", "prod", "max" or "min".
 const char* reduction_name(Reduction reduction);
 
+/// True for the element types that reduce_parts() combines: all floats and integers.
+bool is_combined(DType dtype);
+
 /// Combines parts element by element, in the order in which they are given, and writes what comes
 /// out to every result. Results may be parts. 16-bit floats are combined in float and rounded once.
 /// A NaN among the elements of a maximum or minimum is the result.
