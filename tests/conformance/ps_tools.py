@@ -207,6 +207,11 @@ def signals(args):
                 require(all(os.path.exists(f"{job.dir}/out_{t}.npz") == (t not in told) for t in range(len(job.trainers))), what)
                 require(os.path.exists(f"{job.dir}/after.npz") == (0 not in told), what)
     with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 2000).prepare(with_proxies=False) as job:
+        alone = job.start_trainer(0)  # waits for its servers
+        alone.wait_until_blocked(signal.SIGINT)
+        time.sleep(0.3)
+        alone.signal(signal.SIGINT)
+        require(alone.wait(time.monotonic() + 20) == 130 and "while it joined the job" in alone.text, f"{alone.p.returncode}: {alone.text[-300:]}")
         codes = []
         for wait in (1.5, 1, 0.7, 0.5, 0.3):  # how long it takes depends on the machine
             process = job.start("cluster", "run-program", ["--cluster", "inproc", "--transpiled", f"{job.dir}/out", "--params", job.params, "--steps",

@@ -1,6 +1,9 @@
 #include "tools/run/roles.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -167,12 +170,26 @@ Status train_to_the_end(Tool& tool, const RunOptions& options, Trainer& job, Nam
   }
 }
 
+// A signal that comes while the trainer waits for its servers ends the process, unless they are
+// there soon after all and can be told.
+void end_unless_open(const Tool& tool, const SignalWatch& watch,
+                     const std::shared_future<void>& open) {
+  constexpr std::chrono::seconds kPatience(2);
+  if (open.wait_for(kPatience) == std::future_status::ready) return;
+  tool.log(LogLevel::kWarning,
+           fmt::format("stopped by signal {} while it joined the job", watch.seen()));
+  std::_Exit(watch.exit_code());
+}
+
 StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (options.program.empty())
     return Status(StatusCode::kUsage,
                   "--role trainer: give the program of the trainer (--program), or the folder "
                   "of the job (--transpiled)");
   SignalWatch watch;  // before threads
+  std::promise<void> opened;
+  watch.start(
+      [&tool, &watch, open = opened.get_future().share()] { end_unless_open(tool, watch, open); });
   ps::Metrics metrics;
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<ps::MetricsExposer> exposer,
                             show_metrics(options.ps.metrics, metrics));
@@ -207,13 +224,13 @@ StatusOr<int> run_trainer(Tool& tool, const RunOptions& options) {
   if (traces || exposer != nullptr || !options.ps.stats.empty())
     job->keep_stats(traces ? &trace : nullptr);
   if (exposer != nullptr) job->publish_to(metrics);
+  opened.set_value();
   metrics.health().ready = true;
   NamedValues results;
   NamedValues gathered;
   const bool gathers = !options.save_persistables.empty();
   Trainer::Ending ending = ending_of(tool, options);
   if (gathers) ending.gather = &gathered;
-  watch.start({});
   const Status trained = train_to_the_end(tool, options, *job, results, ending, watch);
   metrics.health().ready = false;
   if (traces) {
