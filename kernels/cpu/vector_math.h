@@ -85,9 +85,9 @@ inline float log(float x) {
   const float normal = x < kSmallest ? x * 8388608.0F : x;
   const float shift = x < kSmallest ? -23.0F : 0.0F;
   // Cuts the exponent so that the mantissa lies in [sqrt(0.5), sqrt(2)).
-  const auto bits = std::bit_cast<int32_t>(normal);
-  const int32_t exponent = (bits - 0x3f3504f3) >> 23;
-  const float f = std::bit_cast<float>(bits - (exponent << 23)) - 1.0F;
+  const auto bits = std::bit_cast<uint32_t>(normal);
+  const int32_t exponent = static_cast<int32_t>(bits - 0x3f3504f3U) >> 23;
+  const float f = std::bit_cast<float>(bits - (static_cast<uint32_t>(exponent) << 23U)) - 1.0F;
   const float e = static_cast<float>(exponent) + shift;
   float p = -7.859615e-02F;
   p = p * f + 1.2881649e-01F;

@@ -225,7 +225,8 @@ TEST(EmulatedCollectives, AnswerEveryCallWithEveryType) {
 }
 
 TEST(EmulatedCollectives, NothingIsExchangedForNoElements) {
-  const Communicators ranks = joined(emulated_devices(2));
+  const Devices devices = emulated_devices(2);
+  const Communicators ranks = joined(devices);
   EXPECT_TRUE(all_reduce(*ranks[0], DType::kFloat32, nullptr, 0, Reduction::kSum).ok());
   EXPECT_TRUE(ranks[0]->wait().ok());
 }

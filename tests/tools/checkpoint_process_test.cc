@@ -20,6 +20,7 @@
 #include "io/npz.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
+#include "tests/support/sanitizers.h"
 
 namespace millrace::tools {
 namespace {
@@ -151,9 +152,7 @@ TEST_F(CheckpointProcess, ComplexNumbersAreComparedInThePlane) {
 }
 
 TEST_F(CheckpointProcess, MemoryDoesNotGrowWithTheNumberOfValues) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer keeps memory that was freed, and notes of its own";
-#endif
+  if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
   constexpr int kValues = 24;
   constexpr int64_t kValueBytes = int64_t{4} << 20U;
   std::map<std::string, Value> values;

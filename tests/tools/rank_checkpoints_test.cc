@@ -11,6 +11,7 @@
 #include "io/npz.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/process.h"
 
 namespace millrace::tools {
@@ -47,8 +48,7 @@ class RankCheckpoints : public ::testing::Test {
   [[nodiscard]] Process start(const Job& job, const Words& more) const {
     const std::string count = std::to_string(job.ranks);
     Words words = {tool("launch"), "--nproc_per_node", count, "--log_dir", at("logs"), "--"};
-    if (job.engine == "mpi")
-      words = {"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", count};
+    if (job.engine == "mpi") words = spawn::mpirun_words(count);
     const std::string model = "tests/data/fit_a_line/";
     const Words command = {tool("run-program"),
                            "--program",
@@ -80,7 +80,7 @@ class RankCheckpoints : public ::testing::Test {
     words.insert(words.end(), command.begin(), command.end());
     if (job.ranks > 1) words.emplace_back("--data-parallel");
     words.insert(words.end(), more.begin(), more.end());
-    return Process(words);
+    return Process(words, job.engine == "mpi" ? spawn::mpirun_environment() : Words{});
   }
   // \returns what the ranks have logged
   std::string train(const Job& job, const Words& more, int code = 0) const {

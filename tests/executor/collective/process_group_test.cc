@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "executor/collective/engines.h"
+#include "tests/support/mpirun.h"
 #include "tests/support/process.h"
 
 namespace millrace::executor {
@@ -121,9 +122,11 @@ class Mpirun : public ::testing::Test {
   }
   static Process start(const std::string& check, const std::string& size, int timeout_ms,
                        const std::string& engine = "mpi") {
-    return Process({"mpirun", "--allow-run-as-root", "--oversubscribe", "-n", size,
-                    program_process_group(), check, "0", size, engine, "",
-                    std::to_string(timeout_ms)});
+    std::vector<std::string> words = spawn::mpirun_words(size);
+    for (const std::string& word : {program_process_group(), check, std::string("0"), size, engine,
+                                    std::string(), std::to_string(timeout_ms)})
+      words.push_back(word);
+    return Process(words, spawn::mpirun_environment());
   }
 };
 

@@ -12,6 +12,7 @@
 #include "tests/executor/parallel/memory_use.h"
 #include "tests/executor/parallel/random_net.h"
 #include "tests/executor/parallel/small_job.h"
+#include "tests/support/sanitizers.h"
 
 namespace millrace::executor {
 namespace {
@@ -224,6 +225,7 @@ TEST(RandomNets, GoOnAfterErrorsInAnyOp) {
 
 // Control flow, sparse rows and convolutions, again and again.
 TEST(RandomNets, DoNotGrow) {
+  if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
   const int runs = from_environment("MILLRACE_LONG_RUNS", 300);
   for (const uint32_t seed : {2U, 5U, 9U}) {
     const RandomNet net(seed);

@@ -14,6 +14,7 @@
 #include "executor/collective/shared_group.h"
 #include "tests/executor/parallel/memory_use.h"
 #include "tests/executor/parallel/small_job.h"
+#include "tests/support/sanitizers.h"
 
 namespace millrace::executor {
 namespace {
@@ -212,6 +213,7 @@ TEST(BuildStrategyTest, FusionFieldsDoNotChangeLosses) {
 
 // The short form; MILLRACE_LONG_RUNS in the environment says how many.
 TEST(ParallelRuns, DoNotGrow) {
+  if (spawn::kSanitizerKeepsMemory) GTEST_SKIP() << "a sanitizer keeps memory that was freed";
   const char* const asked = std::getenv("MILLRACE_LONG_RUNS");
   const int runs = asked == nullptr ? 1000 : std::atoi(asked);
   ParallelOptions options = devices(2);
