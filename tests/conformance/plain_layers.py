@@ -157,9 +157,11 @@ def lookup(op):
         return None
     if op.variant.reference.op == "lookup_table":
         ids = ids[..., 0]
-    out = table[ids]
-    if padding != -1:
-        out[ids == (padding if padding >= 0 else padding + len(table))] = 0
+    if padding == -1:
+        return {"Out": table[ids]}
+    pads = ids == (padding if padding >= 0 else padding + len(table))
+    out = np.zeros((*ids.shape, *table.shape[1:]))
+    out[~pads] = table[ids[~pads]]  # the padding row may lie outside of the table
     return {"Out": out}
 
 

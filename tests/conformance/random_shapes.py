@@ -118,8 +118,10 @@ def value_of(out, name, kind):
     """What was fetched as an array; rows of selected rows are added up."""
     array = widened(out[name], kind).astype("f8") if out[name].dtype.kind in "fu" and kind in ("bfloat16", "float16", "float32", "float64") else out[name]
     if name + ".rows" in out:
-        dense = np.zeros((int(out[name + ".height"]), *array.shape[1:]))
-        np.add.at(dense, out[name + ".rows"].ravel(), array)
+        rows = out[name + ".rows"].ravel()
+        # a padding row may lie outside of the table
+        dense = np.zeros((max(int(out[name + ".height"]), rows.max(initial=-1) + 1), *array.shape[1:]))
+        np.add.at(dense, rows, array)
         return dense
     return array
 
