@@ -297,35 +297,49 @@ void take_names(Names& names, const std::string& name, std::vector<std::string>&
   }
 }
 
+// The number of an element below the length of its array, as to_values() writes it.
+bool is_element(const std::string& tail, int64_t length) {
+  constexpr size_t kMostDigits = 18;
+  if (tail.empty() || tail.size() > kMostDigits || (tail.size() > 1 && tail[0] == '0'))
+    return false;
+  return tail.find_first_not_of("0123456789") == std::string::npos && std::stoll(tail) < length;
+}
+
 // Takes out the names of the elements of an array. Without a length the first gap ends it.
-void take_array_names(Names& names, const std::string& name, std::vector<std::string>& to) {
-  const std::string length = name + ".length";
-  const bool stated = names.erase(length) > 0;
-  if (stated) to.push_back(length);
+void take_array_names(Names& names, const std::string& name, std::optional<int64_t> length,
+                      std::vector<std::string>& to) {
+  if (!length) {
+    for (size_t i = 0; names.contains(fmt::format("{}.{}", name, i)); ++i)
+      take_names(names, fmt::format("{}.{}", name, i), to);
+    return;
+  }
+  names.erase(name + ".length");
+  to.push_back(name + ".length");
   const std::string prefix = name + ".";
   std::vector<std::string> elements;
   for (auto it = names.lower_bound(prefix); it != names.end() && it->starts_with(prefix); ++it) {
-    const std::string tail = it->substr(prefix.size());
-    const bool number = !tail.empty() && tail.find_first_not_of("0123456789") == std::string::npos;
-    if (number) elements.push_back(*it);
+    if (is_element(it->substr(prefix.size()), *length)) elements.push_back(*it);
   }
-  if (stated) {
-    for (const std::string& element : elements) take_names(names, element, to);
-    return;
-  }
-  for (size_t i = 0; names.contains(fmt::format("{}.{}", name, i)); ++i)
-    take_names(names, fmt::format("{}.{}", name, i), to);
+  for (const std::string& element : elements) take_names(names, element, to);
 }
 
+using Groups = std::map<std::string, std::vector<std::string>>;
+
 // Which members make up each value; the names are those that to_values() gives.
-std::map<std::string, std::vector<std::string>> group_members(Names names) {
-  std::map<std::string, std::vector<std::string>> groups;
+StatusOr<Groups> group_members(zip_t* archive, const std::map<std::string, Member>& members) {
+  Names names = names_of(members);
+  Groups groups;
   while (!names.empty()) {
     const std::string name = *names.begin();
     const std::string array = array_of(names, groups, name);
     std::vector<std::string>& group = groups[array.empty() ? name : array];
     if (!array.empty()) {
-      take_array_names(names, array, group);
+      std::optional<int64_t> length;
+      if (const auto stated = members.find(array + ".length"); stated != members.end()) {
+        MILLRACE_ASSIGN_OR_RETURN(const Tensor tensor, unpack(archive, stated->second));
+        MILLRACE_ASSIGN_OR_RETURN(length, integer(tensor, array + ".length"));
+      }
+      take_array_names(names, array, length, group);
       continue;
     }
     if (names.erase(name + ".rows") > 0) {
@@ -361,7 +375,9 @@ StatusOr<NpzFile> NpzFile::open(const std::string& path, const NpzLimits& limits
       read_table(parts->archive.get(), file.size(), limits);
   if (!members.ok()) return std::move(members).status().in_file(path);
   parts->members = *std::move(members);
-  parts->values = group_members(names_of(parts->members));
+  StatusOr<Groups> values = group_members(parts->archive.get(), parts->members);
+  if (!values.ok()) return std::move(values).status().in_file(path);
+  parts->values = *std::move(values);
   return NpzFile(std::move(parts));
 }
 

@@ -224,6 +224,19 @@ TEST_F(Npz, NamesThatLookLikeElementsStayBesideTheirBase) {
   EXPECT_EQ(round_trip(noted).size(), 2);
 }
 
+// Only the stated length tells that "x.5" is none of the elements.
+TEST_F(Npz, NamesBehindTheEndOfAnArrayStayBesideIt) {
+  Values values;
+  values["x"].as<TensorArray>().push_back(floats({2}));
+  values["x.5"].as<Tensor>() = floats({3});
+  values["x.00"].as<Tensor>() = floats({4});
+  const Values back = round_trip(values);
+  ASSERT_EQ(back.size(), 3);
+  EXPECT_EQ(back.at("x").get_if<TensorArray>()->size(), 1U);
+  EXPECT_EQ(back.at("x.5").get_if<Tensor>()->numel(), 3);
+  EXPECT_EQ(back.at("x.00").get_if<Tensor>()->numel(), 4);
+}
+
 TEST_F(Npz, EveryCutIsRefused) {
   const std::string whole = bytes_of("tests/data/npz/packed.npz");
   for (size_t size = 0; size < whole.size(); size += 7) {
