@@ -4,7 +4,6 @@
 #include <limits>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "framework/tensor/layout.h"
 #include "io/byte_source.h"
 #include "io/npy.h"
+#include "io/npz_names.h"
 
 namespace millrace::io {
 namespace {
@@ -90,7 +90,7 @@ StatusOr<std::string> member_name(const zip_stat_t& stat) {
 // ---- conventions
 
 using Tensors = std::map<std::string, Tensor>;
-using Names = std::set<std::string>;
+using Names = NpzNames;
 
 template <typename Members>
 Names names_of(const Members& members) {
@@ -282,45 +282,6 @@ StatusOr<Tensor> unpack(zip_t* archive, const Member& member) {
   if (tensor.ok()) return tensor;
   return Status(tensor.status().code(),
                 fmt::format("member '{}': {}", member.stat.name, tensor.status().message()));
-}
-
-// Takes out a name and those of its dtype and LoD.
-void take_names(Names& names, const std::string& name, std::vector<std::string>& to) {
-  const auto take = [&](const std::string& one) {
-    if (names.erase(one) == 0) return false;
-    to.push_back(one);
-    return true;
-  };
-  take(name);
-  take(name + ".dtype");
-  for (size_t level = 0; take(fmt::format("{}.lod{}", name, level)); ++level) {
-  }
-}
-
-// The number of an element below the length of its array, as to_values() writes it.
-bool is_element(const std::string& tail, int64_t length) {
-  constexpr size_t kMostDigits = 18;
-  if (tail.empty() || tail.size() > kMostDigits || (tail.size() > 1 && tail[0] == '0'))
-    return false;
-  return tail.find_first_not_of("0123456789") == std::string::npos && std::stoll(tail) < length;
-}
-
-// Takes out the names of the elements of an array. Without a length the first gap ends it.
-void take_array_names(Names& names, const std::string& name, std::optional<int64_t> length,
-                      std::vector<std::string>& to) {
-  if (!length) {
-    for (size_t i = 0; names.contains(fmt::format("{}.{}", name, i)); ++i)
-      take_names(names, fmt::format("{}.{}", name, i), to);
-    return;
-  }
-  names.erase(name + ".length");
-  to.push_back(name + ".length");
-  const std::string prefix = name + ".";
-  std::vector<std::string> elements;
-  for (auto it = names.lower_bound(prefix); it != names.end() && it->starts_with(prefix); ++it) {
-    if (is_element(it->substr(prefix.size()), *length)) elements.push_back(*it);
-  }
-  for (const std::string& element : elements) take_names(names, element, to);
 }
 
 using Groups = std::map<std::string, std::vector<std::string>>;
