@@ -81,7 +81,9 @@ class Communicator {
   /// Begins a call: all-reduce gives every rank the combination of all elements, reduce only the
   /// root, whose `to` alone is written; broadcast gives every rank what the root has; all-gather
   /// the parts of all ranks in order; reduce-scatter gives rank r the r-th of size() equal parts of
-  /// the combination. \param to  may be from, but for the calls with parts
+  /// the combination.
+  ///
+  /// \param to  may be from, but for the calls with parts
   Status start(const CollectiveCall& call, const std::byte* from, std::byte* to);
   /// Waits until all queued work is done, at most timeout_ms of the place.
   Status wait();
