@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -113,12 +114,27 @@ struct Primitive::State {
   std::vector<dnnl_exec_arg_t> exec;  // the arguments, and scratch memory where it is needed
   dnnl::memory own_scratch;           // behind the places of conversions
   size_t scratch = 0;                 // for those
+  std::optional<tiles::Shape> tiles;  // instead of all that
 
+  Status run_tiles(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const;
   Status expect(size_t index, const LayoutPtr& layout);
   Status expect_all(llvm::ArrayRef<Binding> bindings);
   dnnl_status_t load(llvm::ArrayRef<Binding> bindings, std::byte* scratch_memory);
   dnnl_status_t store();
 };
+
+Status Primitive::State::run_tiles(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const {
+  tiles::Operands operands;
+  for (const Binding& binding : bindings) {
+    const auto* const data = static_cast<const float*>(binding.data);
+    if (binding.arg == Arg::kSrc) operands.a = data;
+    if (binding.arg == Arg::kWeights) operands.b = data;
+    if (binding.arg == Arg::kBias) operands.bias = data;
+    if (binding.arg == Arg::kSummand) operands.summand = data;
+    if (binding.arg == Arg::kDst) operands.c = const_cast<float*>(data);
+  }
+  return tiles::multiply(device, *tiles, operands);
+}
 
 // Prepares for an argument in this layout.
 Status Primitive::State::expect(size_t index, const LayoutPtr& layout) {
@@ -199,6 +215,7 @@ dnnl_status_t Primitive::State::store() {
 
 Status Primitive::run(CpuDevice& device, llvm::ArrayRef<Binding> bindings) const {
   State& state = *state_;
+  if (state.tiles) return state.run_tiles(device, bindings);
   omp_set_num_threads(device.threads());
   MILLRACE_RETURN_IF_ERROR(state.expect_all(bindings));
   std::byte* scratch = nullptr;
@@ -267,6 +284,12 @@ dnnl::primitive_attr own_scratch() {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attr;
+}
+
+Primitive tile_primitive(const tiles::Shape& shape) {
+  auto state = std::make_shared<Primitive::State>();
+  state->tiles = shape;
+  return Primitive(std::move(state));
 }
 
 Primitive PrimitiveBuilder::build(const dnnl::primitive& primitive,

@@ -135,8 +135,11 @@ struct Product {
   /// Rounds float factors to bfloat16 in each run; sums and the result are float. kUnimplemented
   /// where the processor has no such products.
   bool bf16_factors = false;
+  /// Leaves float products to the float units, also where tiles are faster (tile_product.h).
+  bool float_units = false;
 };
-/// kSrc, kWeights[, kBias][, kSummand] -> kDst.
+/// kSrc, kWeights[, kBias][, kSummand] -> kDst. Large float products of two matrices run on tiles
+/// where the processor has them.
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec);
 
 /// c = alpha * op(a) x op(b), all row-major, rows of a matrix a stride apart, in elements.

@@ -166,6 +166,44 @@ BackwardWeights::primitive_desc weights_gradient_desc(const Library& library,
   }
 }
 
+// How a factor stands in memory, if tiles can read it: a matrix with neighbours in one direction.
+struct TileLayout {
+  bool transposed;
+  int64_t stride;
+};
+std::optional<TileLayout> tile_layout(const Desc& desc) {
+  if (desc.dtype != DType::kFloat32 || desc.dims.size() != 2) return std::nullopt;
+  if (desc.strides[1] == 1) return TileLayout{false, desc.strides[0]};
+  if (desc.strides[0] == 1) return TileLayout{true, desc.strides[1]};
+  return std::nullopt;
+}
+
+// The product for tiles, if they are faster.
+std::optional<tiles::Shape> tile_shape(const Product& spec, int threads) {
+  const bool rectifies = spec.activation == Activation::kRelu;
+  if (spec.bf16_factors || spec.float_units || (spec.activation != Activation::kNone && !rectifies))
+    return std::nullopt;
+  const auto a = tile_layout(spec.src);
+  const auto b = tile_layout(spec.weights);
+  const auto c = tile_layout(spec.dst);
+  if (!a || !b || !c || c->transposed) return std::nullopt;
+  const tiles::Shape shape{
+      .rows = spec.dst.dims[0],
+      .columns = spec.dst.dims[1],
+      .inner = spec.src.dims[1],
+      .a_transposed = a->transposed,
+      .b_transposed = b->transposed,
+      .a_stride = a->stride,
+      .b_stride = b->stride,
+      .c_stride = c->stride,
+      .alpha = spec.alpha,
+      .accumulate = spec.accumulate,
+      .rectify = rectifies,
+  };
+  if (!tiles::pay(shape, threads)) return std::nullopt;
+  return shape;
+}
+
 }  // namespace
 
 StatusOr<Primitive> convolution(CpuDevice& device, const Convolution& spec) {
@@ -215,6 +253,7 @@ StatusOr<Primitive> convolution_backward_weights(CpuDevice& device, const Convol
 StatusOr<Primitive> product(CpuDevice& device, const Product& spec) {
   assert(!spec.bias || spec.alpha == 1.0F);
   assert(!spec.accumulate || !spec.summand);
+  if (const auto shape = tile_shape(spec, device.threads())) return tile_primitive(*shape);
   MILLRACE_ASSIGN_OR_RETURN(Library* const library, library_of(device));
   return guarded<Primitive>("product", [&] {
     Desc factors[] = {spec.src, spec.weights};

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/onednn_layout.h"
+#include "kernels/cpu/tile_product.h"
 
 namespace millrace::kernels::dnn {
 
@@ -51,6 +52,9 @@ dnnl::memory::desc any_layout(const Desc& desc);
 /// Attributes of a primitive to which run() gives scratch memory of the device. What the library
 /// takes itself belongs to the thread that made the primitive, and others must not run it.
 dnnl::primitive_attr own_scratch();
+
+/// A product that the library has no part in.
+Primitive tile_primitive(const tiles::Shape& shape);
 
 /// Collects the arguments of a primitive; then build().
 class PrimitiveBuilder {
