@@ -101,6 +101,18 @@ def job(args, work, loss, steps):
     return stats
 
 
+def local_step(args, work):
+    """Milliseconds that a step of the net takes as it is, in one process of one thread; of a job's feeds the first batch."""
+    loss = run([os.path.join(args.bin_dir, "bench/make_ctr_net"), work, "--vocab", str(args.vocab), "--hidden", str(args.hidden)]).strip()
+    write_feeds(f"{work}/local.npz", args, 0, 1)
+    with np.load(f"{work}/local.npz") as batch:
+        np.savez(f"{work}/local_batch.npz", **{name.split("/")[1]: batch[name] for name in batch.files})
+    line = run([os.path.join(args.bin_dir, "tools/run-program"), "--program", f"{work}/main.pb", "--startup", f"{work}/startup.pb", "--feed",
+                f"{work}/local_batch.npz", "--benchmark", str(args.steps), "--warmup", str(args.warmup), "--fetch", loss, "--threads", "1"],
+               env=dict(os.environ, OMP_NUM_THREADS="1"))
+    return json.loads(line)["ms"]["p50"]
+
+
 def measure(args, work):
     net = run([os.path.join(args.bin_dir, "bench/make_ctr_net"), work, "--vocab", str(args.vocab), "--hidden", str(args.hidden)])
     loss = net.strip()
@@ -136,12 +148,16 @@ def main():
     ap.add_argument("--timeout", type=float, default=240)
     ap.add_argument("--flags", default="", help="more flags for servers and trainers")
     ap.add_argument("--peer", default="", help="command of the peer's script")
+    ap.add_argument("--local", action="store_true", help="also times the net alone, and prints what a step of the job takes of that")
     ap.add_argument("--check", action="store_true")
     args = ap.parse_args()
     if args.check:
         args.vocab, args.batch, args.hidden, args.steps, args.warmup = 1000, 32, 8, 2, 1
     with tempfile.TemporaryDirectory(prefix="millrace_ps_bench") as work:
         ours = measure(args, work)
+        if args.local:
+            step = local_step(args, work)
+            ours.update(local_ms_per_step=round(step, 3), of_local=round(ours["ms_per_step"] / step, 3))
     row = {"name": "ps_ctr", "mode": args.mode, "servers": args.servers, "trainers": args.trainers, "vocab": args.vocab, "batch": args.batch,
            "hidden": args.hidden, "steps": args.steps, "load_average": [round(x, 1) for x in os.getloadavg()], **ours}
     if args.peer:

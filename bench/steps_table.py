@@ -59,12 +59,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+")
     parser.add_argument("--write")
+    parser.add_argument("--table", default="steps", help="which table of the page")
     args = parser.parse_args()
     text = table(rows(args.files))
     if not args.write:
         print(text)
         return
-    write_table(args.write, "steps", text)
+    write_table(args.write, args.table, text)
 
 
 if __name__ == "__main__":

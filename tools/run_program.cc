@@ -37,6 +37,10 @@ int millrace::tools::run_program(int argc, char** argv) {
       return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
                            options.devices);
     }
+    if (!options.ps.stats.empty() && options.ps.role.empty())
+      return Status(StatusCode::kUsage, "--stats: only a trainer (--role trainer) writes them");
+    if (!options.ps.report.empty() && options.ps.cluster.empty())
+      return Status(StatusCode::kUsage, "--report: only whole jobs (--cluster) have such a page");
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
     if (!options.ps.metrics.empty() && options.ps.metrics != "0")

@@ -130,6 +130,9 @@ class Tensor {
   /// True if both look at the same first byte.
   [[nodiscard]] bool shares_memory_with(const Tensor& other) const { return data_ == other.data_; }
 
+  /// True if no other tensor, and nobody else, holds this memory.
+  [[nodiscard]] bool holds_memory_alone() const { return owner_.use_count() == 1; }
+
   /// Uses memory of somebody who outlives the tensor or whom owner keeps alive; bytes of it are
   /// reused by resize() as long as they suffice. The dims are [0] until then.
   void bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity);

@@ -99,8 +99,9 @@ class Communicator {
   Status adopt(Scope& scope);
   /// The same for one var. \returns whether something new was there
   StatusOr<bool> adopt(std::string_view var, Value& live);
-  /// The end of a step of a trainer: adopt(); in geo the difference is pushed after every
-  /// max_merge_var_num-th step, after a wait if the last ones are still on their way.
+  /// The end of a step of a trainer: adopt(), but while nobody else may look at the scope, since
+  /// memory of vars changes hands with what was received; in geo the difference is pushed after
+  /// every max_merge_var_num-th step, after a wait if the last ones are still on their way.
   Status finish_step(Scope& scope);
 
   /// Receives all dense parameters into the scope, now.

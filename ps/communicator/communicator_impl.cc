@@ -241,7 +241,10 @@ Status Communicator::Impl::finish_step(Scope& scope) {
   if (!running_) return InvalidArgument("the communicator does not run");
   MILLRACE_RETURN_IF_ERROR(lanes_->error());
   if (!waits_for_threads()) MILLRACE_RETURN_IF_ERROR(count_step());
-  if (geo_ == nullptr) return adopt(scope);
+  if (geo_ == nullptr) {
+    if (receive_thread_ != nullptr) receive_thread_->taken();
+    return received_->exchange_all(scope);
+  }
   MILLRACE_RETURN_IF_ERROR(geo_->apply(scope));
   if (++steps_ % options_.max_merge_var_num != 0) return Ok();
   return push_deltas(scope);

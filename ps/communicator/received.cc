@@ -15,11 +15,19 @@ bool same_form(const Value& a, const Value& b) {
 }
 
 // Into the live var; one that has no content yet takes any.
-Status put(std::string_view var, const Value& from, Value& live) {
+Status put_copy(std::string_view var, Value& from, Value& live) {
   if (live.initialized() && !same_form(from, live))
     return {StatusCode::kExecution, fmt::format("'{}' is {} here, but {} came from the servers",
                                                 var, describe(live), describe(from))};
   return copy_value(from, live);
+}
+
+Status put_memory(std::string_view var, Value& from, Value& live) {
+  auto* const to = live.get_if<Tensor>();
+  if (to == nullptr || !same_form(from, live) || !to->holds_memory_alone())
+    return put_copy(var, from, live);
+  to->swap(*from.get_if<Tensor>());
+  return Ok();
 }
 
 }  // namespace
@@ -96,6 +104,18 @@ Status Received::receive_all_once(Deadline deadline) {
 }
 
 StatusOr<bool> Received::adopt(std::string_view var, Value& live) {
+  return take(var, live, put_copy);
+}
+
+Status Received::adopt_all(Scope& scope) {
+  return take_all(scope, put_copy);
+}
+
+Status Received::exchange_all(Scope& scope) {
+  return take_all(scope, put_memory);
+}
+
+StatusOr<bool> Received::take(std::string_view var, Value& live, Put put) {
   const auto place = places_.find(var);
   if (place == places_.end()) return false;
   auto& [context, index] = place->second;
@@ -113,12 +133,12 @@ StatusOr<bool> Received::adopt(std::string_view var, Value& live) {
   return true;
 }
 
-Status Received::adopt_all(Scope& scope) {
+Status Received::take_all(Scope& scope, Put put) {
   for (const auto& [var, place] : places_) {
     Value* const live = scope.find(var);
     if (live == nullptr) continue;
-    const StatusOr<bool> adopted = adopt(var, *live);
-    if (!adopted.ok()) return adopted.status();
+    const StatusOr<bool> taken = take(var, *live, put);
+    if (!taken.ok()) return taken.status();
   }
   return Ok();
 }

@@ -43,6 +43,9 @@ class Received {
   StatusOr<bool> adopt(std::string_view var, Value& live);
   /// The same for all vars that the scope has.
   Status adopt_all(Scope& scope);
+  /// The same while nobody else looks at the scope: where a var holds its memory alone, memory
+  /// changes hands instead of being copied.
+  Status exchange_all(Scope& scope);
   /// The same, straight from the servers into the scope, for the contexts that `wanted` takes.
   Status receive_into(Scope& scope, Deadline deadline,
                       const std::function<bool(const CommContext&)>& wanted);
@@ -65,6 +68,11 @@ class Received {
     Context* context;
     size_t index;
   };
+  // Puts what came into the var of that name, and leaves memory to be used again in its place.
+  using Put = Status (*)(std::string_view var, Value& from, Value& live);
+
+  StatusOr<bool> take(std::string_view var, Value& live, Put put);
+  Status take_all(Scope& scope, Put put);
 
   Sender& sender_;
   mutable std::mutex mutex_;

@@ -237,6 +237,36 @@ TEST(CommunicatorTest, WithoutTheThreadReceivesAfterEachSend) {
   EXPECT_FALSE(*comm->adopt("v", live));
 }
 
+// What came takes the place of what a var holds alone; others that look at that memory keep what
+// they see.
+TEST(CommunicatorTest, FinishStepExchangesMemoryThatNobodyShares) {
+  FakeServers servers;
+  servers.targets["g"] = "w";
+  CommunicatorOptions options = merging(1, 4, 0);
+  options.independent_recv_thread = false;
+  for (const bool is_shared : {false, true}) {
+    auto comm = make_communicator(servers, CommMode::kAsync, options, contexts({context("g")}),
+                                  contexts({context("w")}));
+    servers.vars["w"] = {0};
+    ASSERT_TRUE(comm->start().ok());
+    Scope scope;
+    scope.local("w") = dense({0});
+    auto& live = scope.local("w").as<Tensor>();
+    const std::byte* const before = live.raw();
+    Tensor view;
+    if (is_shared) view = live.share();
+    ASSERT_TRUE(comm->send("g", dense({5})).ok());
+    ASSERT_TRUE(comm->stop().ok());
+    // stopped: what came is there, and finish_step() is for those that run
+    ASSERT_TRUE(comm->start().ok());
+    ASSERT_TRUE(comm->finish_step(scope).ok());
+    EXPECT_THAT(floats(scope.local("w")), ElementsAre(5));
+    EXPECT_NE(live.raw(), before);
+    EXPECT_EQ(is_shared ? *view.data<float>() : 0.0F, 0.0F);
+    ASSERT_TRUE(comm->stop().ok());
+  }
+}
+
 TEST(CommunicatorTest, RefusesParametersOfAnotherForm) {
   FakeServers servers;
   servers.vars["w"] = {1, 2, 3};

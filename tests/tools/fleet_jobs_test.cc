@@ -287,6 +287,8 @@ TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
        "--report"},
       {"run-program", joined(cluster("job", 1, "out.npz"), {"--save-model", at("model")}), 2,
        "--model-program"},
+      {"run-program", {"--program", trainer, "--stats", at("stats.json")}, 2, "--stats"},
+      {"run-program", {"--program", trainer, "--report", at("page.html")}, 2, "--report"},
       {"pserver",
        {"--program", server, "--params", at("feeds.npz"), "--start-timeout-ms", "200",
         "--insecure-listen", "--endpoint", "127.0.0.1:0"},
