@@ -42,13 +42,18 @@ struct Factor {
   bool lines_down;    ///< the rows of a tile are lines (a), not pairs of terms (b)
 };
 
+/// What numbers a packed block has.
+struct Extremes {
+  bool beyond = false;  ///< above 2^127, infinite or NaN: parts cannot stand for it
+  bool large = false;   ///< above 2^10
+  bool tiny = false;    ///< below 2^-103 and not 0: parts of it below 2^-126 count as 0
+};
+
 /// Packs kBlock lines from `line` on, terms [term, term + terms), as steps of kStepBytes; what is
 /// not there is 0.
 /// \param lines  that are there; more than kBlock mean no more
 /// \param to  64-byte aligned
-/// \return true if a number among them is too large, or too small without being 0, for parts to
-///         stand for it
-bool pack(const Factor& factor, int64_t line, int64_t lines, int64_t term, int64_t terms,
-          std::byte* to);
+Extremes pack(const Factor& factor, int64_t line, int64_t lines, int64_t term, int64_t terms,
+              std::byte* to);
 
 }  // namespace millrace::kernels::tiles

@@ -15,9 +15,10 @@
 namespace millrace::kernels::tiles {
 namespace {
 
-// Numbers whose parts are all normal, by the upper halves of their bits.
-constexpr uint16_t kLargest = 0x7f00;
-constexpr uint16_t kSmallest = (127 - 103) << 7;
+// By the upper halves of their bits.
+constexpr uint16_t kBeyond = 0x7f00;
+constexpr uint16_t kLarge = (127 + 10) << 7;
+constexpr uint16_t kTiny = (127 - 103) << 7;
 
 // Upper halves of the largest and of the smallest number that is not 0 (less one, so that 0 comes
 // last), in lanes.
@@ -30,12 +31,14 @@ struct Range {
   return {_mm512_setzero_si512(), _mm512_set1_epi32(-1)};
 }
 
-[[MILLRACE_TILES]] bool is_odd(const Range& range) {
-  const __mmask32 above =
-      _mm512_cmpgt_epu16_mask(range.largest, _mm512_set1_epi16(static_cast<int16_t>(kLargest)));
-  const __mmask32 below = _mm512_cmplt_epu16_mask(
-      range.smallest, _mm512_set1_epi16(static_cast<int16_t>(kSmallest - 1)));
-  return (above | below) != 0;
+[[MILLRACE_TILES]] Extremes extremes_of(const Range& range) {
+  const auto above = [&](uint16_t limit) __attribute__((target("avx512f,avx512bw"))) {
+    return _mm512_cmpgt_epu16_mask(range.largest, _mm512_set1_epi16(static_cast<int16_t>(limit))) !=
+           0;
+  };
+  const __mmask32 below =
+      _mm512_cmplt_epu16_mask(range.smallest, _mm512_set1_epi16(static_cast<int16_t>(kTiny - 1)));
+  return {above(kBeyond), above(kLarge), below != 0};
 }
 
 // Cuts floats into three numbers of eight bits: the nearest one, the start of what is left, and the
@@ -62,7 +65,9 @@ struct Range {
   store(1, high0, high1);
   x0 = _mm512_sub_ps(x0, _mm512_castsi512_ps(high0));
   x1 = _mm512_sub_ps(x1, _mm512_castsi512_ps(high1));
-  store(2, _mm512_castps_si512(x0), _mm512_castps_si512(x1));
+  // Eight bits, unless they are below the smallest normal number: then they stand in the lower
+  // half.
+  store(2, _mm512_castps_si512(x0), _mm512_and_si512(_mm512_castps_si512(x1), upper));
 }
 
 // 16 rows of 16 elements of 32 bits.
@@ -127,10 +132,10 @@ template <bool kTermsFollow, bool kTurn, bool kFull>
   }
 }
 
-// kBlock lines from `line` on, terms [term, term + terms). True if they are odd.
+// As pack().
 template <bool kTermsFollow, bool kTurn>
-[[MILLRACE_TILES]] bool pack_lines(const Factor& f, int64_t line, int64_t lines, int64_t term,
-                                   int64_t terms, std::byte* to) {
+[[MILLRACE_TILES]] Extremes pack_lines(const Factor& f, int64_t line, int64_t lines, int64_t term,
+                                       int64_t terms, std::byte* to) {
   Range range = empty_range();
   for (int64_t t = 0; t < terms; t += kTerms, to += kStepBytes) {
     for (int64_t h = 0; h < 2; ++h) {
@@ -148,13 +153,13 @@ template <bool kTermsFollow, bool kTurn>
       }
     }
   }
-  return is_odd(range);
+  return extremes_of(range);
 }
 
 }  // namespace
 
-bool pack(const Factor& f, int64_t line, int64_t lines, int64_t term, int64_t terms,
-          std::byte* to) {
+Extremes pack(const Factor& f, int64_t line, int64_t lines, int64_t term, int64_t terms,
+              std::byte* to) {
   if (f.terms_follow)
     return (f.lines_down ? pack_lines<true, false> : pack_lines<true, true>)(f, line, lines, term,
                                                                              terms, to);

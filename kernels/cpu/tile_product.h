@@ -11,9 +11,10 @@
 /// float. Six of them still take a third of the time that float takes on such a processor.
 ///
 /// Results are as near the exact sum as a sum of float products (measured: nearer). They depend on
-/// neither the number of threads nor on other rows and columns. Blocks of 32 rows or columns with
-/// an infinite number, NaN, one above 2^127, or one below 2^-103 that is not 0, are multiplied in
-/// float, slowly. Numbers below 2^-134, and parts of a sum below 2^-126, count as 0.
+/// neither the number of threads nor on other rows and columns, but for blocks of 32 of them with
+/// an infinite number, NaN, or one above 2^127: those are multiplied in float, slowly. Numbers
+/// below 2^-103 lose what is below 2^-126 (an error of at most 2^-116 a product; where the other
+/// factor's block has numbers above 2^10, they are multiplied in float, too), and so do sums.
 /// See docs/decisions/0020-tile-products.md.
 namespace millrace::kernels::tiles {
 

@@ -108,7 +108,13 @@ struct Place {
   int64_t terms;
 };
 
-// The same for numbers that parts cannot stand for.
+// True if parts cannot stand for the numbers. Beside numbers that are not large, what tiny ones
+// lose is below 2^-116.
+bool is_odd(const Extremes& a, const Extremes& b) {
+  return a.beyond || b.beyond || (a.tiny && b.large) || (b.tiny && a.large);
+}
+
+// The same for such numbers.
 void multiply_odd_block(const Shape& s, const Operands& o, const Place& p, bool add, float* sums,
                         int64_t stride) {
   for (int64_t r = 0; r < p.rows; ++r) {
@@ -177,9 +183,9 @@ struct Plan {
 
   [[nodiscard]] int64_t block_bytes() const { return terms / kTerms * kStepBytes; }
   [[nodiscard]] int64_t held_bytes() const { return lines / kBlock * block_bytes(); }
-  // A byte for each held block says whether it is odd.
   [[nodiscard]] int64_t bytes() const {
-    return blocks_of(held_bytes() + block_bytes() + lines / kBlock, 64) * 64;
+    const auto notes = static_cast<int64_t>(sizeof(Extremes)) * (lines / kBlock);
+    return blocks_of(held_bytes() + block_bytes() + notes, 64) * 64;
   }
 };
 
@@ -194,13 +200,14 @@ struct Strip {
   int64_t term;
   int64_t terms;
   const std::byte* held;
-  const uint8_t* odd;
+  const Extremes* held_extremes;
 
-  void multiply(int64_t passing_line, const std::byte* passing, bool passing_is_odd) const;
+  void multiply(int64_t passing_line, const std::byte* passing, const Extremes& extremes) const;
 };
 
 // A passing block with all that is held.
-void Strip::multiply(int64_t passing_line, const std::byte* passing, bool passing_is_odd) const {
+void Strip::multiply(int64_t passing_line, const std::byte* passing,
+                     const Extremes& extremes) const {
   const Shape& s = shape;
   const bool is_first = term == 0;
   const bool is_last = term + terms == s.inner;
@@ -228,7 +235,7 @@ void Strip::multiply(int64_t passing_line, const std::byte* passing, bool passin
         std::memcpy(sums + r * kBlock, c + r * s.c_stride,
                     static_cast<size_t>(p.columns) * sizeof(float));
     }
-    if (passing_is_odd || odd[j] != 0) {
+    if (is_odd(extremes, held_extremes[j])) {
       multiply_odd_block(s, operands, p, add, to, stride);
     } else {
       const std::byte* const other = held + j * plan.block_bytes();
@@ -250,7 +257,7 @@ void multiply_region(const Shape& s, const Operands& o, const Region& region, co
                      std::byte* memory) {
   std::byte* const held = memory;
   std::byte* const passing = held + plan.held_bytes();
-  auto* const odd = reinterpret_cast<uint8_t*>(passing + plan.block_bytes());
+  auto* const extremes = reinterpret_cast<Extremes*>(passing + plan.block_bytes());
   const float* const first_row = o.a + region.row * (s.a_transposed ? 1 : s.a_stride);
   const float* const first_column = o.b + region.column * (s.b_transposed ? s.b_stride : 1);
   const Factor a{first_row, s.a_stride, !s.a_transposed, true};
@@ -261,15 +268,14 @@ void multiply_region(const Shape& s, const Operands& o, const Region& region, co
     for (int64_t term = 0; term < s.inner; term += plan.terms) {
       const int64_t terms = std::min(plan.terms, s.inner - term);
       for (int64_t at = 0; at < lines; at += kBlock) {
-        const bool is_odd = pack(plan.holds_a ? a : b, line + at, lines - at, term, terms,
-                                 held + at / kBlock * plan.block_bytes());
-        odd[at / kBlock] = is_odd ? 1 : 0;
+        extremes[at / kBlock] = pack(plan.holds_a ? a : b, line + at, lines - at, term, terms,
+                                     held + at / kBlock * plan.block_bytes());
       }
-      const Strip strip{s, o, region, plan, line, lines, term, terms, held, odd};
+      const Strip strip{s, o, region, plan, line, lines, term, terms, held, extremes};
       for (int64_t at = 0; at < plan.passing_lines; at += kBlock) {
-        const bool is_odd =
+        const Extremes own =
             pack(plan.holds_a ? b : a, at, plan.passing_lines - at, term, terms, passing);
-        strip.multiply(at, passing, is_odd);
+        strip.multiply(at, passing, own);
       }
     }
   }

@@ -149,9 +149,9 @@ TEST_F(TileProduct, NumbersThatPartsCannotStandFor) {
                        std::numeric_limits<float>::quiet_NaN(),
                        std::numeric_limits<float>::max(),
                        -std::numeric_limits<float>::max(),
-                       1e-37F,
-                       0x1p-130F,
-                       -std::numeric_limits<float>::min()};
+                       0x1.234568p-104F,
+                       -0x1.234568p-120F,
+                       std::numeric_limits<float>::min()};
   for (const float value : odd) {
     for (int where = 0; where < 4; ++where) {
       Problem p(70, 90, 100, where % 2 != 0, where / 2 != 0);
@@ -160,10 +160,11 @@ TEST_F(TileProduct, NumbersThatPartsCannotStandFor) {
       p.a_at(40, 7) = value;
       p.b_at(3, 80) = value;
       p.a_at(5, 3) = 2.0F;
-      for (int64_t j = 0; j < 80; ++j) p.b_at(7, j) = 2.0F;
+      const float factor = std::abs(value) < 1e-30F ? 2048.0F : 2.0F;
+      for (int64_t j = 0; j < 80; ++j) p.b_at(7, j) = factor;
       ASSERT_TRUE(tiles::multiply(device_, p.shape, p.operands()).ok());
       for (int64_t j = 0; j < 80; ++j) {
-        const float expected = value * 2.0F;
+        const float expected = value * factor;
         if (std::isnan(value)) {
           EXPECT_TRUE(std::isnan(p.c.at(40, j)));
         } else {
@@ -171,9 +172,24 @@ TEST_F(TileProduct, NumbersThatPartsCannotStandFor) {
         }
       }
       for (int64_t i = 0; i < 32; ++i)
-        ASSERT_NEAR(p.c.at(i, 10), p.exact(i, 10), p.tolerance()) << value;
+        ASSERT_NEAR(p.c.at(i, 10), p.exact(i, 10), p.tolerance() * factor) << value;
       EXPECT_EQ(std::isinf(p.c.at(5, 80)), std::isinf(value) || std::abs(value) > 1e38F);
       EXPECT_EQ(std::isnan(p.c.at(5, 80)), std::isnan(value));
+    }
+  }
+}
+
+// Gradients of a net that has learnt its batch by heart must not be slow.
+TEST_F(TileProduct, TinyNumbersBesideSmallOnes) {
+  Problem p(64, 64, 100);
+  for (int64_t i = 0; i < 64; ++i) {
+    for (int64_t k = 0; k < 100; ++k) p.a_at(i, k) *= std::ldexp(1.0F, -static_cast<int>(i) - 80);
+  }
+  ASSERT_TRUE(tiles::multiply(device_, p.shape, p.operands()).ok());
+  for (int64_t i = 0; i < 64; ++i) {
+    for (int64_t j = 0; j < 64; ++j) {
+      const double scale = std::ldexp(1.0, -static_cast<int>(i) - 80);
+      ASSERT_NEAR(p.c.at(i, j), p.exact(i, j), p.tolerance() * scale + 400 * 0x1p-126) << i;
     }
   }
 }
