@@ -4,8 +4,7 @@
 #include <cstdint>
 
 // Functions that need a processor with tiles say so; nothing of them may be inlined elsewhere.
-#define MILLRACE_TILES \
-  gnu::target("avx512f,avx512vl,avx512bw,avx512dq,amx-tile,amx-bf16,prefer-vector-width=512,fma")
+#define MILLRACE_TILES gnu::target("avx512f,avx512vl,avx512bw,avx512dq,amx-tile,amx-bf16,fma")
 
 /// Factors of a product as tiles of bfloat16: three of each, whose sum is the factor.
 namespace millrace::kernels::tiles {

@@ -1,14 +1,16 @@
+#if defined(__GNUC__) && !defined(__clang__)
 // GCC 12 warns of its own header: values that are undefined on purpose.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic pop
+#endif
 
 #include <algorithm>
 #include <cstring>
-
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "kernels/cpu/tile_pack.h"
 
