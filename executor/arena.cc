@@ -7,6 +7,8 @@
 #include <malloc.h>
 #endif
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "kernels/gpu/resident.h"
 
 namespace millrace::executor {
@@ -110,10 +112,70 @@ void Arena::release(size_t step, Value* const* table) {
   }
 }
 
+bool Arena::has_place(unsigned index) const {
+  const Use& use = uses_[index];
+  return buffer_ != nullptr && temporary_.test(index) && !use.resident && use.range >= 0;
+}
+
+std::byte* Arena::place_of(unsigned index) const {
+  return buffer_->data() + plan_.offsets[static_cast<size_t>(uses_[index].range)];
+}
+
+void Arena::forget(int32_t index, Tensor& tensor) {
+  const auto bit = static_cast<unsigned>(index);
+  if (bit < temporary_.size() && has_place(bit)) {
+    tensor.bind(nullptr, place_of(bit), static_cast<size_t>(uses_[bit].bytes));
+  } else {
+    tensor.reset();
+  }
+}
+
+void Arena::begin_run(Value* const* table) {
+  if (guard_ == nullptr) return;
+  for (const unsigned index : temporary_.set_bits()) {
+    auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor == nullptr || gpu::resident(*tensor) != nullptr) continue;
+    forget(static_cast<int32_t>(index), *tensor);
+  }
+  if (buffer_ != nullptr) guard_->close({buffer_->data(), static_cast<size_t>(plan_.bytes)});
+}
+
+void Arena::guard_step(size_t step) {
+  for (const unsigned index : temporary_.set_bits()) {
+    if (has_place(index) && uses_[index].first == static_cast<int32_t>(step))
+      guard_->open({place_of(index), static_cast<size_t>(uses_[index].bytes)});
+  }
+}
+
+// True if a value that begins in the step has the place of one that ends there.
+bool Arena::goes_on(unsigned index, int32_t step) const {
+  for (const unsigned other : temporary_.set_bits()) {
+    if (other != index && has_place(other) && place_of(other) == place_of(index) &&
+        uses_[other].first == step && uses_[other].last > step)
+      return true;
+  }
+  return false;
+}
+
+// Behind a step, what it used last is gone, unless its memory goes on as that of a result.
+Status Arena::check_step(size_t step, Value* const* table) {
+  MILLRACE_RETURN_IF_ERROR(guard_->check());
+  const auto now = static_cast<int32_t>(step);
+  for (const unsigned index : temporary_.set_bits()) {
+    if (!has_place(index) || uses_[index].last != now) continue;
+    if (goes_on(index, now)) continue;
+    if (auto* const tensor = table[index]->get_if<Tensor>())
+      forget(static_cast<int32_t>(index), *tensor);
+    guard_->close({place_of(index), static_cast<size_t>(uses_[index].bytes)});
+  }
+  return Ok();
+}
+
 void Arena::drop(Value* const* table) {
   for (const unsigned index : temporary_.set_bits()) {
     if (auto* const tensor = table[index]->get_if<Tensor>()) tensor->reset();
   }
+  if (guard_ != nullptr) guard_->leave();
   buffer_.reset();
   plan_ = {};
   device_plan_ = {};
@@ -197,6 +259,7 @@ Status Arena::after_run(Value* const* table, bool shapes_changed) {
   give_back_free_memory(plan_.bytes);
   MILLRACE_ASSIGN_OR_RETURN(buffer_, Buffer::allocate(static_cast<size_t>(plan_.bytes)));
   bind_places(table);
+  if (guard_ != nullptr) guard_->watch({buffer_->data(), static_cast<size_t>(plan_.bytes)});
   if (device_memory_ == nullptr) return Ok();
   device_plan_ = plan_places(table, true);
   return bind_resident_places(table);

@@ -8,6 +8,7 @@
 #include <llvm/ADT/ArrayRef.h>
 #include <llvm/ADT/BitVector.h>
 
+#include "executor/memory_guard.h"
 #include "executor/memory_plan.h"
 #include "executor/step.h"
 #include "framework/tensor/buffer.h"
@@ -43,14 +44,35 @@ class Arena {
   /// kept.
   void keep(int32_t index, Value* const* table);
 
-  /// Frees what no later step uses; does nothing once the memory is planned.
-  void after_step(size_t step, Value* const* table) {
+  /// Lets go of what a table entry holds, before a step that is to make it anew. Its place in
+  /// planned memory stays, so that this costs no allocation.
+  void forget(int32_t index, Tensor& tensor);
+
+  /// From now on memory that no value holds, or that none has been written to yet, is filled with a
+  /// pattern, and writing to it is an error. Costs time. Not together with hold().
+  void watch() { guard_ = std::make_unique<MemoryGuard>(); }
+  /// With watch(): temporaries of earlier runs are gone.
+  void begin_run(Value* const* table);
+  /// With watch(): the memory of what the step writes first is in use from here on.
+  void before_step(size_t step) {
+    if (guard_ != nullptr && buffer_ != nullptr) guard_step(step);
+  }
+
+  /// Frees what no later step uses; does nothing once the memory is planned, unless it is watched.
+  /// Errors: kInternal if the step has written to watched memory that is not in use.
+  Status after_step(size_t step, Value* const* table) {
     if (buffer_ == nullptr && !release_.empty()) release(step, table);
+    return guard_ != nullptr && buffer_ != nullptr ? check_step(step, table) : Ok();
   }
   /// Plans memory after the first run, and again after a run in which something outgrew its place.
   /// Errors: kResource.
   Status after_run(Value* const* table, bool shapes_changed);
 
+  /// True for a temporary, whose life is the business of the arena.
+  [[nodiscard]] bool contains(int32_t index) const {
+    return static_cast<unsigned>(index) < temporary_.size() &&
+           temporary_.test(static_cast<unsigned>(index));
+  }
   [[nodiscard]] bool is_planned() const { return buffer_ != nullptr; }
   /// Bytes of all temporaries together, and the least that liveness allows; 0 before the first run.
   [[nodiscard]] int64_t bytes() const { return plan_.bytes; }
@@ -79,6 +101,11 @@ class Arena {
   MemoryPlan plan_places(Value* const* table, bool resident);
   void bind_places(Value* const* table);
   Status bind_resident_places(Value* const* table);
+  [[nodiscard]] bool has_place(unsigned index) const;
+  [[nodiscard]] std::byte* place_of(unsigned index) const;
+  [[nodiscard]] bool goes_on(unsigned index, int32_t step) const;
+  void guard_step(size_t step);
+  Status check_step(size_t step, Value* const* table);
 
   llvm::BitVector temporary_;
   std::vector<Use> uses_;
@@ -89,6 +116,7 @@ class Arena {
   std::shared_ptr<Buffer> buffer_;
   std::shared_ptr<gpu::Memory> device_memory_;  ///< null: there is no device
   MemoryPlan device_plan_;
+  std::unique_ptr<MemoryGuard> guard_;  ///< null: memory is not watched
 };
 
 }  // namespace millrace::executor

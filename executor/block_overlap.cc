@@ -6,7 +6,10 @@
 namespace millrace::executor {
 
 void BlockRunner::allow_overlap() {
-  overlap_ = device_.threads() > 1 ? std::make_unique<Overlap>(device_.threads()) : nullptr;
+  // watched memory changes hands step by step
+  overlap_ = device_.threads() > 1 && !watches_memory_
+                 ? std::make_unique<Overlap>(device_.threads())
+                 : nullptr;
 }
 
 // Before the first run: what is fed and stored has its dims now.
@@ -37,9 +40,8 @@ Status BlockRunner::run_placed(size_t index, kernels::CpuDevice& device) {
   if (observer_ != nullptr) observer_->before(step);
   Status status = run_step(step, device);
   if (status.ok() && observer_ != nullptr) status = observer_->after(step, table_.data());
-  if (!status.ok()) return place_error(step, std::move(status));
-  arena_.after_step(index, table_.data());
-  return Ok();
+  if (status.ok()) status = arena_.after_step(index, table_.data());
+  return status.ok() ? Ok() : place_error(step, std::move(status));
 }
 
 Status BlockRunner::run_with_overlap() {

@@ -4,10 +4,12 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "executor/gpu/gpu_steps.h"
+#include "executor/memory_guard.h"
 #include "executor/overlap/overlap.h"
 #include "framework/names.h"
 #include "kernels/cpu/layouts.h"
 #include "kernels/value_kinds.h"
+#include "ops/absent_gradients.h"
 
 namespace millrace::executor {
 namespace {
@@ -22,7 +24,10 @@ bool is_required(const ops::OpDef& def, llvm::StringRef slot) {
 }  // namespace
 
 BlockRunner::BlockRunner(const Runtime& runtime, const Block& block, kernels::CpuDevice& device)
-    : runtime_(runtime), block_(block), device_(device) {}
+    : runtime_(runtime),
+      block_(block),
+      device_(device),
+      watches_memory_(device.library<MemoryWatch>().on) {}
 BlockRunner::~BlockRunner() = default;
 
 StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runtime,
@@ -42,6 +47,7 @@ StatusOr<std::unique_ptr<BlockRunner>> BlockRunner::compile(const Runtime& runti
       return std::move(status).at(op->location());
   }
   for (Step& step : runner->steps_) runner->find_shared(step);
+  runner->find_begun();
   // sub-blocks run on the processor: their scopes come and go
   if (const std::shared_ptr<gpu::Context>& context = gpu::context_of(device);
       context != nullptr && depth == 0)
@@ -64,14 +70,17 @@ Status BlockRunner::add_step(const Op& op) {
     return Status(StatusCode::kUnimplemented, "unknown op type")
         .with_hint(near.empty() ? "" : fmt::format("did you mean '{}'?", near));
   }
-  const auto add_args = [&](llvm::ArrayRef<Slot> slots, llvm::SmallVectorImpl<int32_t>& to) {
-    for (const Slot& slot : slots) {
-      for (const Arg& arg : slot.args)
-        to.push_back(op.name_of(arg.name) == names::kEmpty ? -1 : index_of(arg.name));
+  for (const Slot& slot : op.inputs()) {
+    for (const Arg& arg : slot.args) {
+      const bool absent = op.name_of(arg.name) == names::kEmpty ||
+                          ops::is_absent_gradient(op, op.name_of(slot.name), op.name_of(arg.name));
+      step.inputs.push_back(absent ? -1 : index_of(arg.name));
     }
-  };
-  add_args(op.inputs(), step.inputs);
-  add_args(op.outputs(), step.outputs);
+  }
+  for (const Slot& slot : op.outputs()) {
+    for (const Arg& arg : slot.args)
+      step.outputs.push_back(op.name_of(arg.name) == names::kEmpty ? -1 : index_of(arg.name));
+  }
   llvm::SmallVector<uint16_t, 8> needed;
   llvm::SmallVector<uint16_t, 8> incoming;
   llvm::SmallVector<uint16_t, 8> plain;
@@ -127,6 +136,27 @@ void BlockRunner::find_shared(Step& step) {
   }
 }
 
+// A var of the block begins in the step that mentions it first, if that one only writes it. Arrays
+// are made by several steps.
+void BlockRunner::find_begun() {
+  llvm::BitVector seen(static_cast<unsigned>(names_.size()));
+  const auto see = [&](llvm::ArrayRef<int32_t> args) {
+    for (const int32_t index : args) {
+      if (index >= 0) seen.set(static_cast<unsigned>(index));
+    }
+  };
+  for (Step& step : steps_) {
+    see(step.inputs);
+    for (const int32_t index : step.outputs) {
+      if (index < 0 || seen.test(static_cast<unsigned>(index))) continue;
+      const Var* const var = block_.find_var(names_[static_cast<size_t>(index)]);
+      if (var != nullptr && !var->persistable() && var->kind() != VarKind::kLodTensorArray)
+        step.begun.push_back(index);
+    }
+    see(step.outputs);
+  }
+}
+
 // A name that no scope has: its place is the scope of the block that declares it, counted from this
 // block outwards; this scope if no block does.
 Value& BlockRunner::make_value(Scope& scope, llvm::StringRef name) const {
@@ -160,6 +190,13 @@ llvm::BitVector BlockRunner::written_first() const {
   return written;
 }
 
+// Kernels write the whole of what they write first. Arrays grow, so even one that is written first
+// must start empty; nobody knows of a var without declaration whether it is one.
+bool BlockRunner::is_stale(const Var* var, bool is_written_first) const {
+  return watches_memory_ || !is_written_first || var == nullptr ||
+         var->kind() == VarKind::kLodTensorArray;
+}
+
 BlockRunner::Binding BlockRunner::binding(Scope& scope) const {
   Binding result;
   result.scope = &scope;
@@ -172,25 +209,36 @@ BlockRunner::Binding BlockRunner::binding(Scope& scope) const {
     Value* value = is_local ? &scope.local(name) : scope.find(name);
     if (value == nullptr) value = &make_value(scope, name);
     result.table[i] = value;
-    // arrays grow, so even one that is written first must start empty
-    if (is_local &&
-        (!written.test(static_cast<unsigned>(i)) || var->kind() == VarKind::kLodTensorArray))
-      result.stale.push_back(value);
+    // what the scope has without a declaration belongs to it all the same
+    const bool is_own = is_local || (var == nullptr && scope.find_local(name) == value);
+    if (is_own && is_stale(var, written.test(static_cast<unsigned>(i))))
+      result.stale.push_back(static_cast<int32_t>(i));
   }
   for (size_t i = 0; i < spares_.size(); ++i) result.table[names_.size() + i] = spares_[i].get();
   return result;
 }
 
-void BlockRunner::Binding::forget() {
-  for (Value* const value : stale) {
-    if (!value->holds<StepScopes>()) value->clear();
+void BlockRunner::Binding::forget() const {
+  for (const int32_t index : stale) {
+    Value& value = *table[static_cast<size_t>(index)];
+    if (!value.holds<StepScopes>()) value.clear();
   }
+}
+
+void BlockRunner::forget_last_run(Lasts lasts) {
+  for (const int32_t index : stale_) {
+    Value& value = *table_[static_cast<size_t>(index)];
+    if (!arena_.contains(index) && !value.holds<std::monostate>() && !(lasts && lasts(value)))
+      value.clear();
+  }
+  arena_.begin_run(table_.data());
 }
 
 void BlockRunner::bind(Scope& scope) {
   Binding result = binding(scope);
   scope_ = result.scope;
   table_ = std::move(result.table);
+  stale_ = std::move(result.stale);
 }
 
 Status BlockRunner::run(Binding& binding) {
@@ -220,15 +268,16 @@ Status BlockRunner::run_steps(const llvm::BitVector* skipped) {
 
 Status BlockRunner::run_in_order(size_t first, size_t end, const llvm::BitVector* skipped) {
   for (size_t i = first; i < end; ++i) {
+    arena_.before_step(i);
     if (skipped != nullptr && skipped->test(static_cast<unsigned>(i))) {
-      arena_.after_step(i, table_.data());
+      MILLRACE_RETURN_IF_ERROR(arena_.after_step(i, table_.data()));
       continue;
     }
     if (observer_ != nullptr) observer_->before(steps_[i]);
     Status status = run_step(steps_[i], device_);
     if (status.ok() && observer_ != nullptr) status = observer_->after(steps_[i], table_.data());
+    if (status.ok()) status = arena_.after_step(i, table_.data());
     if (!status.ok()) return place_error(steps_[i], std::move(status));
-    arena_.after_step(i, table_.data());
   }
   return Ok();
 }
@@ -239,6 +288,13 @@ Status BlockRunner::place_error(const Step& step, Status status) const {
   place.slot = status.location().slot;
   place.slot_index = status.location().slot_index;
   place.var = status.location().var;
+  // kernels that size their outputs themselves do not say which
+  if (status.code() == StatusCode::kResource && place.var.empty()) {
+    std::string written;
+    for (const llvm::StringRef name : step.op->output_names())
+      written += (written.empty() ? "'" : ", '") + name.str() + "'";
+    if (!written.empty()) status = std::move(status).with_note("the op writes " + written);
+  }
   return std::move(status).at(std::move(place));
 }
 
@@ -272,6 +328,7 @@ void BlockRunner::plan_memory(bool in_place) {
     }
   }
   arena_ = Arena(steps_, std::move(temporary), in_place);
+  if (watches_memory_) arena_.watch();
   if (gpu_ != nullptr) arena_.use(gpu_->context().memory().shared_from_this());
   arena_is_used_ = true;
 }
@@ -297,7 +354,11 @@ Status BlockRunner::run_step(Step& step, kernels::CpuDevice& device) {
     return (*step.control)(ctx);
   }
   bool changed = false;
-  MILLRACE_ASSIGN_OR_RETURN(const bool apart, prepare_outputs(step, table_.data(), changed));
+  MILLRACE_ASSIGN_OR_RETURN(
+      const bool apart,
+      prepare_outputs(step, table_.data(), changed, nullptr,
+                      [this](int32_t index, Tensor& tensor) { arena_.forget(index, tensor); }));
+  if (watches_memory_) fill_new_outputs(step, table_.data());
   if (changed) shapes_changed_.store(true, std::memory_order_relaxed);
   const kernels::KernelContext ctx(table_.data(),
                                    apart ? llvm::ArrayRef<int32_t>(step.inputs_apart) : step.inputs,

@@ -7,6 +7,7 @@
 
 #include <llvm/ADT/BitVector.h>
 #include <llvm/ADT/DenseMap.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "executor/arena.h"
@@ -48,18 +49,27 @@ class BlockRunner {
   /// vars in this scope, the rest where the scope finds them (else made in this scope).
   void bind(Scope& scope);
 
+  /// Says of a value that it lasts longer than a run.
+  using Lasts = llvm::function_ref<bool(const Value& value)>;
+
   /// Where the names of the block stand in one scope, for blocks that run in several scopes by
   /// turns: looked up once, then a run costs nothing more. Valid as long as the scope.
   struct Binding {
     Scope* scope = nullptr;
     std::vector<Value*> table;
-    /// Values of this scope that a run might read before it writes them.
-    std::vector<Value*> stale;
+    /// Places in the table of values of this scope that a run might read before it writes them, or
+    /// that grow.
+    std::vector<int32_t> stale;
 
     /// Drops what an earlier run left in such values.
-    void forget();
+    void forget() const;
   };
   Binding binding(Scope& scope) const;
+  /// After bind(): drops what an earlier run left in the scope and the next run might take for its
+  /// own: values that may be read before they are written, arrays, what control ops yield. A run
+  /// behind this finds the scope as a first run does.
+  /// \param lasts  says of a value that it stays; null: none does
+  void forget_last_run(Lasts lasts = nullptr);
   /// Runs all ops in the scope of a binding of this runner; what bind() has set stays.
   Status run(Binding& binding);
 
@@ -106,6 +116,8 @@ class BlockRunner {
   [[nodiscard]] llvm::BitVector written_first() const;
   Status add_step(const Op& op);
   void find_shared(Step& step);
+  void find_begun();
+  [[nodiscard]] bool is_stale(const Var* var, bool is_written_first) const;
   Status run_steps(const llvm::BitVector* skipped);
   Status run_in_order(size_t first, size_t end, const llvm::BitVector* skipped);
   Status run_with_overlap();
@@ -124,11 +136,13 @@ class BlockRunner {
   std::vector<NameId> names_;
   llvm::DenseMap<NameId, int32_t> indices_;
   std::vector<Value*> table_;
+  std::vector<int32_t> stale_;  ///< as in Binding
   std::vector<std::unique_ptr<Value>> spares_;
   Scope* scope_ = nullptr;
   StepObserver* observer_ = nullptr;
   Arena arena_;
   bool arena_is_used_ = false;
+  bool watches_memory_ = false;  ///< MemoryWatch of the device
   std::unique_ptr<Overlap> overlap_;
   std::unique_ptr<GpuSteps> gpu_;
   std::atomic<bool> shapes_changed_ = false;

@@ -1,9 +1,11 @@
 #include "executor/executor.h"
 
 #include <fmt/format.h>
+#include <llvm/ADT/STLExtras.h>
 
 #include "executor/feed_targets.h"
 #include "executor/feed_values.h"
+#include "executor/memory_guard.h"
 #include "executor/optimize.h"
 #include "executor/print_plan.h"
 #include "executor/update_order.h"
@@ -16,7 +18,8 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   Value* const target = runner_->find(name);
   if (target == nullptr) return Ok();
   runner_->keep(name);
-  MILLRACE_RETURN_IF_ERROR(check_feed(program_->root().find_var(name), value));
+  const Var* const var = program_->root().find_var(name);
+  MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
   // where an earlier run has moved it to
   const auto* const from = value.get_if<Tensor>();
   auto* const to = target->get_if<Tensor>();
@@ -25,10 +28,20 @@ Status PreparedProgram::put_feed(const std::string& name, const Value& value) {
   return copy_value(value, *target);
 }
 
+// Temporaries of the run before are gone, feeds that are not given again among them; those that are
+// keep their memory.
+void PreparedProgram::forget_last_run(const NamedValues& feeds) {
+  fed_.clear();
+  for (const auto& [name, value] : feeds) fed_.push_back(runner_->find(name));
+  runner_->forget_last_run([this](const Value& value) { return llvm::is_contained(fed_, &value); });
+}
+
 Status PreparedProgram::run(const NamedValues& feeds, const std::vector<std::string>& fetches,
                             std::vector<Value>& results) {
   MILLRACE_RETURN_IF_ERROR(provide(fetches));
   for (const std::string& name : fetches) runner_->keep(name);
+  MILLRACE_RETURN_IF_ERROR(check_feed_names(given(), feeds));
+  forget_last_run(feeds);
   for (const auto& [name, value] : feeds) MILLRACE_RETURN_IF_ERROR(put_feed(name, value));
   if (Status status = runner_->run(); !status.ok()) {
     return original_ == nullptr ? status : places_.translate(std::move(status), *original_);
@@ -115,6 +128,7 @@ StatusOr<std::unique_ptr<PreparedProgram>> Executor::prepare(std::unique_ptr<Pro
   prepared->scope_ = &scope;
   prepared->device_ = std::make_unique<kernels::CpuDevice>(options_.threads, options_.seed);
   prepared->options_ = options_;
+  prepared->device_->library<MemoryWatch>().on = options_.debug_memory;
   if (options_.gpu != nullptr) gpu::attach(*prepared->device_, options_.gpu);
   MILLRACE_RETURN_IF_ERROR(prepared->compile(std::move(program)));
   prepared->feed_targets_ = targets_of(*prepared->program_, "feed");

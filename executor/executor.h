@@ -39,6 +39,11 @@ struct ExecutorOptions {
   /// forms (filters folded with a normalisation). Reading them afterwards, from the scope or by
   /// another program, is an error that says so.
   bool release_folded = false;
+  /// Looks for kernels that read what nobody has written, or write to memory that is not theirs:
+  /// outputs and released memory are filled with NaN and odd numbers, writes to released memory are
+  /// errors (kInternal), and every run begins without memory of the one before. Costs time; steps
+  /// never run side by side. On the processor: not with a GPU.
+  bool debug_memory = false;
   /// A GPU that runs the ops it has kernels for (docs/gpu.md); null: none. Programs then run as
   /// they were given, and persistable vars that the GPU used stay in its memory until they are read
   /// (copy_plain()). Its memory outlives the executor.
@@ -58,15 +63,17 @@ class PreparedProgram {
   PreparedProgram& operator=(const PreparedProgram&) = delete;
   ~PreparedProgram() = default;
 
-  /// Copies the fed values into place, runs block 0, and copies out what is fetched. The second run
-  /// of the same shapes allocates nothing, results included. The first fetch of a var that a
-  /// rewrite has removed compiles the program anew with that var.
+  /// Copies the fed values into place, runs block 0, and copies out what is fetched. Feeds serve
+  /// one run, and no run sees temporaries of another. The second run of the same shapes allocates
+  /// nothing, results included. The first fetch of a var that a rewrite has removed compiles the
+  /// program anew with that var.
   ///
-  /// \param feeds    by var name; names that the program does not have are ignored
+  /// \param feeds    by var name; they serve this run only
   /// \param fetches  names of vars that the program uses; repeats are allowed
   /// \param results  receives the values in the order of fetches; memory it has is used again
-  /// Errors: kInvalidArgument for a feed that disagrees with a declaration, kNotFound for an
-  /// unknown fetch, those of the ops with their place; results are then unspecified. The program
+  /// Errors: kInvalidArgument for a feed that is one of the program's parameters, that disagrees
+  /// with a declaration, or that the program does not declare while it lacks another, kNotFound for
+  /// an unknown fetch, those of the ops with their place; results are then unspecified. The program
   /// can run again after an error.
   Status run(const NamedValues& feeds, const std::vector<std::string>& fetches,
              std::vector<Value>& results);
@@ -101,6 +108,7 @@ class PreparedProgram {
   PreparedProgram() = default;
   Status compile(std::unique_ptr<Program> given);
   Status provide(const std::vector<std::string>& fetches);
+  void forget_last_run(const NamedValues& feeds);
   Status put_feed(const std::string& name, const Value& value);
 
   std::shared_ptr<const Runtime> runtime_;
@@ -114,6 +122,7 @@ class PreparedProgram {
   std::unique_ptr<kernels::CpuDevice> device_;
   std::unique_ptr<Scope> locals_;
   std::unique_ptr<BlockRunner> runner_;
+  std::vector<const Value*> fed_;  ///< targets of the feeds of this run
   std::vector<std::string> feed_targets_;
   std::vector<std::string> fetch_targets_;
 };

@@ -57,7 +57,8 @@ StatusOr<executor::Executor> executor_for(const SessionOptions& options) {
   return executor::Executor(std::move(runtime), {.threads = options.threads,
                                                  .seed = options.seed,
                                                  .optimize = options.optimize,
-                                                 .bf16_products = options.bf16_products});
+                                                 .bf16_products = options.bf16_products,
+                                                 .debug_memory = options.debug_memory});
 }
 
 // The var whose gradient the program seeds; empty for programs that do not train.
@@ -97,6 +98,7 @@ struct Session::Parts {
     settings.seed = options.seed;
     settings.optimize = options.optimize;
     settings.bf16_products = options.bf16_products;
+    settings.debug_memory = options.debug_memory;
     settings.loss_name = options.loss;
     if (settings.loss_name.empty()) {
       MILLRACE_ASSIGN_OR_RETURN(settings.loss_name, find_loss(*program));

@@ -50,6 +50,10 @@ struct SessionOptions {
   /// Factors of matrix products are rounded to bfloat16, where the processor has products of those;
   /// everything else, parameters included, stays float.
   bool bf16_products = false;
+  /// Looks for ops that leave parts of their results unwritten or write to memory that is not
+  /// theirs: results and released memory are filled with NaN and odd numbers, and writes to
+  /// released memory end the run with kInternal. Costs time.
+  bool debug_memory = false;
   /// Ops that the program uses and this library does not have.
   std::vector<CustomOp> custom_ops = {};
   /// Folder that ops such as load and save may use; empty: such programs are refused.

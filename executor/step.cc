@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
+#include "executor/memory_guard.h"
 #include "framework/names.h"
 #include "framework/program.h"
 #include "kernels/cpu/layouts.h"
@@ -128,11 +129,11 @@ Status check_declared_kind(const Step& step, Value* const* table, llvm::StringRe
       .at(place);
 }
 
-// Where an input stands in the op, for messages.
-Location place_of(const Step& step, uint16_t position) {
+// Where an input, or an output, stands in the op, for messages.
+Location place_of(const Step& step, uint16_t position, bool is_output = false) {
   Location place;
   size_t i = 0;
-  for (const Slot& slot : step.op->inputs()) {
+  for (const Slot& slot : is_output ? step.op->outputs() : step.op->inputs()) {
     for (size_t k = 0; k < slot.args.size(); ++k, ++i) {
       if (i != position) continue;
       place.slot = step.op->name_of(slot.name).str();
@@ -206,11 +207,14 @@ Status infer(Step& step, Value* const* table) {
     }
   }
   step.unknown.clear();
+  step.forgotten.clear();
   for (size_t i = 0; i < step.outputs.size(); ++i) {
     const bool is_known =
         std::any_of(step.results.begin(), step.results.end(),
                     [i](const Step::Result& result) { return result.output == i && result.sized; });
-    if (step.outputs[i] >= 0 && !is_known) step.unknown.push_back(step.outputs[i]);
+    if (step.outputs[i] < 0 || is_known) continue;
+    step.unknown.push_back(step.outputs[i]);
+    if (llvm::is_contained(step.begun, step.outputs[i])) step.forgotten.push_back(step.outputs[i]);
   }
   remember_inputs(step, table);
   step.inferred = true;
@@ -304,26 +308,75 @@ ops::VarMeta meta_of_value(const Value& value) {
   return meta;
 }
 
-StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, SizeOutput size) {
+StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed, SizeOutput size,
+                               ForgetOutput forget) {
   if (!step.inferred || !same_inputs(step, table)) {
     changed = true;
     MILLRACE_RETURN_IF_ERROR(infer(step, table));
   }
   const bool apart = !step.shared.empty() && move_apart(step, table);
+  // the kernel finds what it would find in a first run, so that all runs are alike
+  for (const int32_t index : step.forgotten) {
+    auto* const tensor = table[index]->get_if<Tensor>();
+    if (tensor == nullptr) continue;
+    forget ? forget(index, *tensor) : tensor->reset();
+  }
   for (const Step::Result& result : step.results) {
     const int32_t index = step.outputs[result.output];
     auto& tensor = table[index]->as<Tensor>();
+    Status status;
     if (result.sized && size) {
-      if (!stays_in_layout(result, tensor))
-        MILLRACE_RETURN_IF_ERROR(size(index, tensor, result.dtype, result.dims));
+      if (!stays_in_layout(result, tensor)) status = size(index, tensor, result.dtype, result.dims);
     } else if (result.sized && !is_sized(tensor, result) &&
                (tensor.layout() == nullptr || !stays_in_layout(result, tensor))) {
-      MILLRACE_RETURN_IF_ERROR(tensor.resize(result.dtype, result.dims));
+      status = tensor.resize(result.dtype, result.dims);
     }
+    if (!status.ok()) return std::move(status).at(place_of(step, result.output, true));
     if (!tensor.lod().empty() || !result.lod.empty()) tensor.set_lod(result.lod);
   }
   if (!step.unknown.empty()) MILLRACE_RETURN_IF_ERROR(drop_layouts(step, table));
   return apart;
+}
+
+namespace {
+
+using MemoryRange = std::pair<const std::byte*, const std::byte*>;
+
+void add_range(const Tensor& tensor, std::vector<MemoryRange>& ranges) {
+  if (tensor.initialized())
+    ranges.emplace_back(tensor.raw(), tensor.raw() + tensor.storage_bytes());
+}
+
+std::vector<MemoryRange> input_memory(const Step& step, Value* const* table) {
+  std::vector<MemoryRange> ranges;
+  const auto add = [&](int32_t index) {
+    if (index < 0) return;
+    const Value& value = *table[index];
+    if (const auto* const tensor = value.get_if<Tensor>()) add_range(*tensor, ranges);
+    if (const auto* const rows = value.get_if<SelectedRows>()) add_range(rows->value, ranges);
+    if (const auto* const array = value.get_if<TensorArray>()) {
+      for (const Tensor& element : *array) add_range(element, ranges);
+    }
+  };
+  llvm::for_each(step.inputs, add);
+  for (const Step::Shared& shared : step.shared) add(shared.spare);
+  return ranges;
+}
+
+}  // namespace
+
+void fill_new_outputs(const Step& step, Value* const* table) {
+  const std::vector<MemoryRange> used = input_memory(step, table);
+  for (const Step::Result& result : step.results) {
+    auto* const tensor = table[step.outputs[result.output]]->get_if<Tensor>();
+    if (!result.sized || result.is_also_input || tensor == nullptr || !tensor->initialized())
+      continue;
+    const MemoryRange own(tensor->raw(), tensor->raw() + tensor->storage_bytes());
+    const bool is_new = llvm::none_of(used, [&](const MemoryRange& range) {
+      return range.first < own.second && own.first < range.second;
+    });
+    if (is_new) fill_unwritten(*tensor);
+  }
 }
 
 Status make_inputs_plain(const Step& step, Value* const* table, kernels::CpuDevice& device) {

@@ -82,6 +82,10 @@ struct Step {
   /// inputs with every shared one replaced by its spare; empty if nothing is shared.
   llvm::SmallVector<int32_t, 0> inputs_apart;
 
+  /// Table index of each output whose content no earlier op of the block has made: a temporary of
+  /// the block that this op is the first to mention.
+  llvm::SmallVector<int32_t, 2> begun;
+
   /// What the inputs were when shape inference ran last, and what it said.
   struct Seen {
     DType dtype;
@@ -101,6 +105,8 @@ struct Step {
   llvm::SmallVector<Result, 0> results;
   /// Table index of each output that inference gave no dims.
   llvm::SmallVector<int32_t, 0> unknown;
+  /// Those of them that begin here: what an earlier run has left must not be seen by the kernel.
+  llvm::SmallVector<int32_t, 0> forgotten;
   bool inferred = false;
 };
 
@@ -112,17 +118,25 @@ ops::VarMeta meta_of_value(const Value& value);
 using SizeOutput = llvm::function_ref<Status(int32_t index, Tensor& tensor, DType dtype,
                                              llvm::ArrayRef<int64_t> dims)>;
 
+/// Makes an output hold nothing; may keep its memory for what comes.
+using ForgetOutput = llvm::function_ref<void(int32_t index, Tensor& tensor)>;
+
 /// Brings the outputs of a step to the dtype, dims and LoD that inference gives for its present
 /// inputs; inference runs again only if an input changed.
 ///
 /// \param table    values of the block
 /// \param changed  set to true if inference ran; else left alone
 /// \param size     instead of Tensor::resize()
+/// \param forget   instead of Tensor::reset()
 /// \returns true if shared inputs were moved to their spares, so that the kernel must read
 /// inputs_apart
 /// Errors: those of inference; kResource.
 StatusOr<bool> prepare_outputs(Step& step, Value* const* table, bool& changed,
-                               SizeOutput size = nullptr);
+                               SizeOutput size = nullptr, ForgetOutput forget = nullptr);
+
+/// Fills the dense outputs that share no memory with an input with values that no kernel may leave
+/// there (executor/memory_guard.h). After prepare_outputs().
+void fill_new_outputs(const Step& step, Value* const* table);
 
 /// Brings the inputs that the kernel wants so into row-major order, in the memory that they have.
 /// Errors: kResource, kExecution.

@@ -30,13 +30,25 @@ Status Fleet::init(RoleMaker role) {
     return Unimplemented("fleet jobs with heter workers or a coordinator");
   if (role.is_collective) return Unimplemented("fleet jobs without servers (collective roles)");
   role_ = std::move(role);
+  remarks_.clear();
   return Ok();
+}
+
+std::vector<std::string> Fleet::remarks() const {
+  std::vector<std::string> all = remarks_;
+  if (output_)
+    all.insert(all.end(), output_->programs.remarks.begin(), output_->programs.remarks.end());
+  return all;
 }
 
 Status Fleet::init_from_environment(const EnvironmentReader& read) {
   MILLRACE_ASSIGN_OR_RETURN(RoleMaker role, role_from_environment(read));
   environment_ = read;
-  return init(std::move(role));
+  const bool by_gloo = role.meeting.who != MeetingOptions::Who::kNobody;
+  MILLRACE_RETURN_IF_ERROR(init(std::move(role)));
+  if (by_gloo)
+    remarks_.emplace_back("PADDLE_WITH_GLOO has no effect: workers meet at their servers");
+  return Ok();
 }
 
 StatusOr<bool> Fleet::is_worker() const {
@@ -191,7 +203,8 @@ Status Fleet::init_worker(std::shared_ptr<ps::Transport> transport, const WaitOp
   MILLRACE_RETURN_IF_ERROR(need_programs("init_worker", false));
   if (worker_ != nullptr)
     return InvalidArgument("init_worker: the communicator of this worker is running already");
-  if (wait != nullptr && strategy_.a_sync_configs().launch_barrier)
+  const bool may_wait = environment_("FLAGS_LAUNCH_BARRIER").value_or("1") != "0";
+  if (wait != nullptr && may_wait && strategy_.a_sync_configs().launch_barrier)
     MILLRACE_RETURN_IF_ERROR(wait_server_ready(role_->server_endpoints, *wait));
   WorkerSetup setup = worker_setup();
   setup.client = client;

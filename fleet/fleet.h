@@ -40,6 +40,9 @@ class Fleet {
   /// The same by the environment of PaddleCloud. Errors: those of role_from_environment().
   Status init_from_environment(const EnvironmentReader& read);
 
+  /// What the environment and, after minimize(), the strategy say and nothing reads; a line each.
+  [[nodiscard]] std::vector<std::string> remarks() const;
+
   // ---- who this is; errors: not initialised
   [[nodiscard]] StatusOr<bool> is_worker() const;
   [[nodiscard]] StatusOr<bool> is_server() const;
@@ -130,6 +133,7 @@ class Fleet {
   std::string scheduled_rate_;
   std::optional<FleetJob> job_;
   std::optional<RoleOutput> output_;
+  std::vector<std::string> remarks_;  ///< on the role
   std::unique_ptr<FleetServer> server_;
   std::unique_ptr<FleetWorker> worker_;
 };

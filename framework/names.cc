@@ -65,6 +65,9 @@ std::string prefetch_in(int64_t pserver) {
 std::string prefetch_out(int64_t pserver) {
   return fmt::format("prefetch_compress_out_tmp_{}", pserver);
 }
+std::string upgraded(llvm::StringRef var, llvm::StringRef what) {
+  return fmt::format("{}@UPGRADED@{}", view(var), view(what));
+}
 std::string control(int64_t number) {
   return fmt::format("__control_var@{}", number);
 }

@@ -55,6 +55,8 @@ std::string dc_output(int64_t number);
 /// server
 std::string prefetch_in(int64_t pserver);
 std::string prefetch_out(int64_t pserver);
+/// "y@UPGRADED@xshape", a var that the upgrade of an old program adds beside `var`
+std::string upgraded(llvm::StringRef var, llvm::StringRef what);
 /// "__control_var@3", numbered in order of creation
 std::string control(int64_t number);
 

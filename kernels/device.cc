@@ -5,6 +5,7 @@
 #include <map>
 
 #include "framework/tensor/buffer.h"
+#include "framework/tensor/limit.h"
 #include "kernels/random_state.h"
 #include "kernels/workers.h"
 
@@ -69,6 +70,7 @@ StatusOr<std::byte*> CpuDevice::scratch(size_t bytes, int slot) {
   std::shared_ptr<Buffer>& buffer = parts_->scratch[static_cast<size_t>(slot)];
   if (buffer == nullptr || buffer->size() < bytes) {
     buffer.reset();
+    MILLRACE_RETURN_IF_ERROR(check_tensor_bytes(static_cast<int64_t>(bytes)));
     MILLRACE_ASSIGN_OR_RETURN(buffer, Buffer::allocate(bytes));
   }
   return buffer->data();

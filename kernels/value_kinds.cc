@@ -27,6 +27,7 @@ constexpr Entry kEntries[] = {
     {"array_to_lod_tensor", "*", kAll},
     {"assert", "Data", kAll},
     {"assign", "X", kAll},
+    {"beam_search_decode", "*", kArrays},
     {"cast", "X", kRows},
     {"clip", "X", kRows},
     {"clip_by_norm", "X", kRows},

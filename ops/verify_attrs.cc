@@ -3,6 +3,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
+#include "ops/renamed_attrs.h"
 #include "ops/verify_context.h"
 
 namespace millrace::ops::verify {
@@ -68,6 +69,8 @@ class AttrChecker {
       if (names_a_var(attrs[i].value.kind())) check_names(attrs[i]);
     }
     check_required();
+    check_renamed();
+    check_formula();
   }
 
  private:
@@ -96,6 +99,39 @@ class AttrChecker {
       return;
     }
     error("attr-twice", second, std::move(status));
+  }
+
+  // Under its old name nobody reads it: the op would run with the default.
+  void check_renamed() {
+    for (const RenamedAttr& entry : renamed_attrs()) {
+      if (!is_op_or_gradient(view_.op.type(), entry.op)) continue;
+      if (!view_.op.has_attr(entry.from) || view_.op.has_attr(entry.to)) continue;
+      context_.error(view_, "attr-renamed",
+                     InvalidProgram("attribute '{}' is called '{}' since release 2.0",
+                                    text(entry.from), text(entry.to))
+                         .with_hint("transpile-program --verify=false --passes upgrade-program"),
+                     at_attr(entry.from));
+    }
+  }
+
+  // Release 2.0 changed the formulas of two ops for unusual attributes. What a program stamped with
+  // an older release means by them is not what kernels compute.
+  void check_formula() {
+    constexpr int64_t kNewFormulas = 2000000;
+    const int64_t release = context_.program.version().value_or(0);
+    if (release <= 0 || release >= kNewFormulas) return;
+    const llvm::StringRef type = view_.op.type();
+    const bool leaky = is_op_or_gradient(type, "leaky_relu");
+    if (!leaky && !is_op_or_gradient(type, "hard_shrink")) return;
+    const llvm::StringRef name = leaky ? "alpha" : "threshold";
+    const float value = get_attr_or<float>(view_.op, name, 0.5F);
+    if (value >= 0 && (!leaky || value <= 1)) return;
+    context_.error(view_, "old-formula",
+                   InvalidProgram("{} with {} {} means something else in release {} of the program "
+                                  "than since release 2.0",
+                                  text(type), text(name), value, release)
+                       .with_hint("transpile-program --verify=false --passes upgrade-program"),
+                   at_attr(name));
   }
 
   void without_value(const Attr& attr, bool in_schema) {

@@ -1,6 +1,7 @@
 #include <llvm/ADT/DenseSet.h>
 
 #include "framework/base/errors.h"
+#include "ops/absent_gradients.h"
 #include "ops/verify_context.h"
 
 namespace millrace::ops::verify {
@@ -18,6 +19,8 @@ class Linter {
       for (const Var& var : block.vars()) check_used(var);
       check_ops(block);
     }
+    for (const Status& lost : lost_state_gradients(context_.program))
+      context_.findings.warning("lost-gradient", lost);
   }
 
  private:

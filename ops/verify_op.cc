@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
+#include "ops/absent_gradients.h"
 #include "ops/verify_context.h"
 
 namespace millrace::ops::verify {
@@ -180,11 +181,13 @@ class SideChecker {
         name.empty() ? InvalidProgram("argument has an empty name")
                      : InvalidProgram("var '{}' is not declared in block {} or an enclosing block",
                                       text(name), view_.op.block().index());
-    // Nothing runs an op that no op leads to, and a gradient op leaves out what nobody declared.
+    // Nothing runs an op that no op leads to, and a gradient op leaves out what nobody declared, on
+    // either side.
     const bool optional = def != nullptr && (def->intermediate || def->arity == Arity::kOptional ||
                                              def->arity == Arity::kAny);
     const bool harmless = !context_.reachable[view_.op.block().index()] ||
-                          (is_output_ && view_.type.is_gradient && optional);
+                          (optional && view_.type.is_gradient &&
+                           (is_output_ || is_absent_gradient(view_.op, name_of(slot.name), name)));
     if (harmless) {
       context_.warning(view_, "undeclared-var", std::move(status), std::move(where));
     } else {

@@ -24,7 +24,8 @@ int millrace::tools::checkpoint(int argc, char** argv) {
                        "safetensors file, an npz archive, a combined parameter file (with "
                        "--program), a folder of one file a var, or a folder of the original's "
                        "distributed checkpoints (*.metadata), which is read by a closed reader: "
-                       "nothing of its pickles is carried out."}});
+                       "nothing of its pickles is carried out."},
+             .unread = {"--seed"}});
   CheckpointFlags flags;
   add_checkpoint_options(tool, flags);
   return tool.run(argc, argv, [&]() -> StatusOr<int> {

@@ -123,7 +123,8 @@ int millrace::tools::diff_program(int argc, char** argv) {
                        "missing one; an absent attribute and its default; int and long; numbers "
                        "in names of control vars; the order inside grad_to_block_id and "
                        "sparse_grad_to_param. Never looked at: op_callstack, with_quant_attr, "
-                       "stop_gradient, versions."}});
+                       "stop_gradient, versions."},
+             .unread = {"--threads", "--seed", "--max-tensor-bytes"}});
   DiffFlags flags;
   add_flags_diff_program(tool, flags);
   return tool.run(argc, argv, [&] { return compare_diff_program(tool, flags); });

@@ -206,7 +206,8 @@ int millrace::tools::inspect_program(int argc, char** argv) {
              .notes = {"The text form is complete and every tool reads it back, unless a part or "
                        "attributes were left out. json is for other programs, csv has a line an "
                        "op; svg is drawn "
-                       "without other tools; html is one page that opens no connection."}});
+                       "without other tools; html is one page that opens no connection."},
+             .unread = {"--threads", "--seed"}});
   InspectFlags flags;
   add_flags_inspect_program(tool, flags);
   return tool.run(argc, argv, [&] { return inspect(tool, flags); });

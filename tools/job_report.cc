@@ -56,7 +56,8 @@ int millrace::tools::job_report(int argc, char** argv) {
                           "job-report --traces trainer_0.json server_0.json -o trace.json"},
              .exit_codes = {{0, "done"}},
              .notes = {"run-program --role trainer --stats FILE writes what a trainer did",
-                       "--profile FILE of trainers and servers writes traces"}});
+                       "--profile FILE of trainers and servers writes traces"},
+             .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   ReportFlags flags;
   tool.app()
       .add_option("--transpiled", flags.transpiled, "folder that transpile-program has written")

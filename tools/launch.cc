@@ -16,7 +16,8 @@ int millrace::tools::launch(int argc, char** argv) {
                             {130, "interrupted (SIGINT)"},
                             {143, "terminated (SIGTERM)"}},
              .notes = {"Otherwise the exit code is that of the first child that failed, or 128 + "
-                       "the number of the signal that ended it."}});
+                       "the number of the signal that ended it."},
+             .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   LaunchFlags flags;
   add_launch_options(tool, flags);
   return tool.run(argc, argv, [&] { return run_launch(tool, flags); });

@@ -14,7 +14,8 @@ int millrace::tools::pserver(int argc, char** argv) {
                             {4, "an op failed while running"},
                             {5, "a trainer was lost, or a deadline passed"},
                             {143, "ended by SIGTERM"}},
-             .notes = {}});
+             .notes = {},
+             .unread = {"--output"}});
   ServerJob::Files files;
   PsFlags flags;
   std::string allow_dir;
@@ -35,6 +36,12 @@ int millrace::tools::pserver(int argc, char** argv) {
   add_server_flags(tool, flags);
   app.option_defaults()->group("Options");
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    for (const char* const flag :
+         {"--snapshot-every", "--snapshot-interval-ms", "--snapshot-durable"}) {
+      if (flags.snapshot_dir.empty() && tool.differs(flag))
+        tool.log(LogLevel::kWarning,
+                 std::string(flag) + " has no effect: it goes with --snapshot-dir");
+    }
     flags.trace_name = flags.endpoint;
     files.slices = find_slices(flags.slices, files.program);
     return run_server(tool, files, flags, allow_dir);

@@ -2,16 +2,37 @@
 
 #include <memory>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "executor/runtime.h"
+#include "fleet/launch/job_environment.h"
 #include "framework/base/errors.h"
 #include "tools/common/signal_watch.h"
 #include "tools/common/tool.h"
+#include "tools/run/check_gradients.h"
 #include "tools/run/cluster.h"
+#include "tools/run/float64_run.h"
 #include "tools/run/gpu.h"
 #include "tools/run/options.h"
 #include "tools/run/roles.h"
 #include "tools/run/run_once.h"
+#include "tools/run/unused.h"
 #include "tools/verbs.h"
+
+namespace {
+
+// Memory of the process begins as very large numbers and ends as very small ones, so that what
+// kernels keep to themselves is seen, too: executors watch tensors alone.
+void fill_allocations() {
+#ifdef __GLIBC__
+  constexpr int kOfFreed = 0x80;  // what is new gets the other bits
+  ::mallopt(M_PERTURB, kOfFreed);
+#endif
+}
+
+}  // namespace
 
 int millrace::tools::run_program(int argc, char** argv) {
   Tool tool({.name = "run-program",
@@ -19,6 +40,8 @@ int millrace::tools::run_program(int argc, char** argv) {
              .examples = {"run-program --model-dir MODEL --feed x=x.npy --output out.npz",
                           "run-program --program main.pb --startup startup.pb \\\n"
                           "      --feed-steps feeds.npz --steps 10 --fetch loss",
+                          "run-program --program main.pb --startup startup.pb \\\n"
+                          "      --feed-steps feeds.npz --check-gradients",
                           "run-program --batch cases.jsonl"},
              .exit_codes = {{0, "done"},
                             {4, "an op failed while running"},
@@ -29,18 +52,30 @@ int millrace::tools::run_program(int argc, char** argv) {
   RunOptions options;
   add_run_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    for (const std::string& remark : fleet::unread_variables(fleet::process_environment()))
+      tool.log(LogLevel::kWarning, remark);
+    MILLRACE_RETURN_IF_ERROR(check_unused(tool, options));
     if (options.precision == "tf32" && !wants_gpu(options))
       return Status(StatusCode::kUsage, "--precision tf32 is for GPUs");
+    MILLRACE_RETURN_IF_ERROR(check_float64_run(options));
     if (options.ranks.engine == "nccl" && !wants_gpu(options))
       return Status(StatusCode::kUsage, "--engine nccl is for GPUs: give --devices gpu:N as well");
     if (wants_gpu(options) && (!options.ps.cluster.empty() || !options.ps.role.empty())) {
       return Unimplemented("--devices {}: jobs with parameter servers run on the CPU only",
                            options.devices);
     }
+    if (options.debug_memory) {
+      if (wants_gpu(options) || !options.ps.cluster.empty() || !options.ps.role.empty())
+        return Unimplemented(
+            "--debug-memory with {}: it watches programs that run on the CPU of this process",
+            wants_gpu(options) ? "--devices " + options.devices : "parameter servers");
+      fill_allocations();
+    }
     if (!options.ps.stats.empty() && options.ps.role.empty())
       return Status(StatusCode::kUsage, "--stats: only a trainer (--role trainer) writes them");
     if (!options.ps.report.empty() && options.ps.cluster.empty())
       return Status(StatusCode::kUsage, "--report: only whole jobs (--cluster) have such a page");
+    MILLRACE_RETURN_IF_ERROR(check_gradients_usage(tool));
     if (!options.ps.cluster.empty()) return run_cluster(tool, options);
     if (!options.ps.role.empty()) return run_role(tool, options);
     if (!options.ps.metrics.empty() && options.ps.metrics != "0")
@@ -52,6 +87,7 @@ int millrace::tools::run_program(int argc, char** argv) {
     watch.start({});
     const auto runtime = millrace::executor::standard_runtime(options.allow_dir, rings);
     MILLRACE_ASSIGN_OR_RETURN(options.gpu, open_gpu_context(options));
+    if (tool.given("--check-gradients")) return run_check_gradients(tool, options, runtime);
     if (!options.batch.empty()) return run_batch(tool, options, runtime, watch);
     if (options.benchmark > 0) return run_benchmark(tool, options, runtime, watch);
     return run_once(tool, options, runtime, watch);

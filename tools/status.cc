@@ -91,7 +91,8 @@ int millrace::tools::status(int argc, char** argv) {
              .purpose = std::string(kStatusPurpose),
              .examples = {"status --pservers 127.0.0.1:6174,127.0.0.1:6175"},
              .exit_codes = {{0, "all have answered"}, {5, "some have not; they are named"}},
-             .notes = {}});
+             .notes = {},
+             .unread = {"--threads", "--seed", "--max-model-bytes", "--max-tensor-bytes"}});
   StatusFlags flags;
   add_flags_status(tool, flags);
   return tool.run(argc, argv, [&] { return show(tool, flags); });

@@ -1,4 +1,5 @@
 #include "tools/common/tool.h"
+#include "tools/transpile/check_fields.h"
 #include "tools/transpile/distribute.h"
 #include "tools/transpile/fields.h"
 #include "tools/transpile/fleet.h"
@@ -17,10 +18,12 @@ int millrace::tools::transpile_program(int argc, char** argv) {
                     "transpile-program --program __model__ --passes remove-dead-ops -o small.pb",
                     "transpile-program --program __model__ --passes '' --format text"},
        .exit_codes = {{0, "done"}},
-       .notes = {}});
+       .notes = {},
+       .unread = {"--seed"}});
   TranspileOptions options;
   add_transpile_options(tool, options);
   return tool.run(argc, argv, [&]() -> millrace::StatusOr<int> {
+    MILLRACE_RETURN_IF_ERROR(check_fields(tool, options));
     if (tool.given("--fleet")) return write_fleet(tool, options);
     if (tool.given("--minimize")) return minimize(tool, options);
     return tool.given("--passes") ? run_passes(tool, options) : distribute(tool, options);

@@ -37,8 +37,8 @@ struct DistributeTranspilerConfig {
   /// original's PADDLE_LOSS_SCALE).
   bool scale_loss_gradient = true;
 
-  /// Clip gradients on the trainer, before they are sent (quirk Q7). False reproduces the
-  /// original's graph.
+  /// Clip gradients on the trainer, before they are sent (quirk Q7). False: servers clip merged
+  /// gradients, by value only; other clipping is refused, unless it stands in a scope `@CLIP`.
   bool clip_on_trainer = true;
   /// Threads of listen_and_serv; the original takes them from
   /// FLAGS_rpc_{get,send,prefetch}_thread_num.

@@ -5,6 +5,7 @@
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/parallel/parallel.h"
 #include "transpiler/passes/passes.h"
+#include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
 
@@ -27,6 +28,7 @@ void register_all_passes(PassRegistry& registry) {
   register_set_is_test(registry);
   register_strip_debug(registry);
   register_sync_batch_norm(registry);
+  register_upgrades(registry);
 }
 
 }  // namespace millrace::transpiler

@@ -10,20 +10,31 @@ namespace {
 // it, so that neither op copies.
 StatusOr<Control> feed(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
   const kernels::ArgIndex out = setup.output("Out");
-  return Control([out](ControlContext& ctx) -> Status {
+  Location place;
+  place.slot = "Out";
+  place.slot_index = 0;
+  place.var = setup.op().first_output("Out").str();
+  return Control([out, place](ControlContext& ctx) -> Status {
     if (ctx.args.out_value(out).initialized()) return Ok();
-    return {StatusCode::kInvalidArgument, "the program feeds this var, but no value was given"};
+    return Status(StatusCode::kInvalidArgument,
+                  "the program feeds this var, but no value was given")
+        .at(place);
   });
 }
 
 StatusOr<Control> fetch(const kernels::KernelSetup& setup, BlockRunner& /*runner*/) {
   const kernels::ArgIndex in = setup.input("X");
-  return Control([in](ControlContext& ctx) -> Status {
+  Location place;
+  place.slot = "X";
+  place.slot_index = 0;
+  place.var = setup.op().first_input("X").str();
+  return Control([in, place](ControlContext& ctx) -> Status {
     if (!in) return Ok();
     const Value& value = ctx.args.in_value(in);
     const auto* const tensor = value.get_if<Tensor>();
     if (value.initialized() && (tensor == nullptr || tensor->initialized())) return Ok();
-    return {StatusCode::kExecution, "the program fetches this var, but no op has written it"};
+    return Status(StatusCode::kExecution, "the program fetches this var, but no op has written it")
+        .at(place);
   });
 }
 

@@ -54,15 +54,23 @@ StatusOr<int64_t> steps_of(const ControlContext& ctx, ArgRange inputs) {
   return steps;
 }
 
+// States that the next step finds in the scope of this one: what a scope that serves all steps
+// holds otherwise is forgotten when a step begins.
+void take_states(const Recurrence& r, Scope& scope, std::vector<Value>& states) {
+  states.resize(r.states.size());
+  for (size_t k = 0; k < states.size(); ++k) std::swap(states[k], scope.local(r.states[k].after));
+}
+
 // States before a step: the initial ones, or those after the step before.
-Status link_states(const ControlContext& ctx, const Recurrence& r, Scope& scope, Scope* previous) {
+Status link_states(const ControlContext& ctx, const Recurrence& r, Scope& scope, Scope* previous,
+                   std::vector<Value>& taken) {
   for (size_t k = 0; k < r.states.size(); ++k) {
     Value& before = scope.local(r.states[k].before);
     if (previous == nullptr) {
       MILLRACE_RETURN_IF_ERROR(
           link(ctx.args.in_value(r.initial_states, static_cast<int32_t>(k)), before));
     } else if (previous == &scope) {
-      std::swap(before, scope.local(r.states[k].after));
+      std::swap(before, taken[k]);
     } else {
       MILLRACE_RETURN_IF_ERROR(link(previous->local(r.states[k].after), before));
     }
@@ -102,14 +110,16 @@ Status run_steps(ControlContext& ctx, const Recurrence& r, StepRuns& runs) {
   StepScopes& scopes = r.scopes ? ctx.args.out_value(r.scopes).as<StepScopes>() : none;
   scopes.clear();
   std::shared_ptr<Scope> previous;
+  std::vector<Value> states;
   for (int64_t i = 0; i < steps; ++i) {
     const int64_t t = r.reverse ? steps - 1 - i : i;
+    if (previous != nullptr && !r.keeps_steps) take_states(r, *previous, states);
     StepRuns::Step& step =
         runs.begin(r.keeps_steps ? static_cast<size_t>(i) : 0, *r.body, ctx.scope);
     for (int32_t k = 0; k < r.inputs.count; ++k)
       step.scope->local(r.input_names[static_cast<size_t>(k)]).as<Tensor>() =
           time_step(ctx.args.in(r.inputs, k), t);
-    MILLRACE_RETURN_IF_ERROR(link_states(ctx, r, *step.scope, previous.get()));
+    MILLRACE_RETURN_IF_ERROR(link_states(ctx, r, *step.scope, previous.get(), states));
     MILLRACE_RETURN_IF_ERROR(r.body->run(step.binding));
     MILLRACE_RETURN_IF_ERROR(store_outputs(ctx, r, *step.scope, t, steps, i == 0));
     previous = step.scope;

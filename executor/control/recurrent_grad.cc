@@ -7,6 +7,7 @@
 #include "executor/control/step_runs.h"
 #include "executor/control/values.h"
 #include "framework/names.h"
+#include "ops/absent_gradients.h"
 
 // Gradient of recurrent: the steps from last to first. As in the original, the gradient of a state
 // is that of the next step alone, so front ends route a state that is also an output through an op
@@ -18,10 +19,10 @@ using kernels::ArgIndex;
 using kernels::ArgRange;
 
 struct StateGrad {
-  std::string before;  // gradient, inside, of the state before a step
-  std::string after;   // and of the state after it
-  std::string state;   // the state after a step, for its shape
-  bool is_output = false;
+  std::string before;      // gradient, inside, of the state before a step
+  std::string after;       // and of the state after it
+  std::string state;       // the state after a step, for its shape
+  bool is_output = false;  // and its gradient comes from outside, too
 };
 
 struct RecurrenceGrad {
@@ -77,8 +78,13 @@ StatusOr<std::shared_ptr<RecurrenceGrad>> describe_recurrence(const kernels::Ker
     return setup.error("gradients and names of states do not match the vars of the forward op");
   for (size_t k = 0; k < before.size(); ++k) {
     StateGrad state{names::grad(before[k]), names::grad(after[k]), after[k], false};
-    for (int32_t j = 0; j < g->output_grads.count; ++j)
-      state.is_output = state.is_output || g->outputs[static_cast<size_t>(j)] == state.after;
+    const auto given = setup.op().input("outputs@GRAD");
+    for (int32_t j = 0; j < g->output_grads.count; ++j) {
+      const auto at = static_cast<size_t>(j);
+      const bool absent = given[at] == names::kEmpty ||
+                          ops::is_absent_gradient(setup.op(), "outputs@GRAD", given[at]);
+      state.is_output = state.is_output || (g->outputs[at] == state.after && !absent);
+    }
     g->linked.push_back(state.after);
     g->states.push_back(std::move(state));
   }

@@ -107,7 +107,10 @@ Status add_into(const Value& from, Value& to) {
 }
 
 Status set_zeros_like(const Tensor& like, Tensor& to) {
-  if (!like.initialized()) return Ok();
+  if (!like.initialized()) {
+    to.reset();
+    return Ok();
+  }
   MILLRACE_RETURN_IF_ERROR(to.resize(like.dtype(), like.dims()));
   to.set_lod(like.lod());
   if (to.bytes() > 0) std::memset(to.raw(), 0, static_cast<size_t>(to.bytes()));

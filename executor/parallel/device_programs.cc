@@ -60,11 +60,34 @@ Status write_graphs(const std::string& prefix, const Program& given, const Progr
   return write_dot(prefix + "_multi_devices_graph", text);
 }
 
+// Before anything is fused: a batch_norm that has become part of another op takes the statistics of
+// its own device alone.
+StatusOr<std::unique_ptr<Program>> with_joint_statistics(const Program& given,
+                                                         const ops::OpRegistry& registry,
+                                                         const transpiler::PassRegistry& passes) {
+  transpiler::Pipeline pipeline;
+  pipeline.steps.push_back({"sync-batch-norm", {}});
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::PassManager manager,
+                            transpiler::PassManager::create(passes, std::move(pipeline)));
+  transpiler::PassContext context(registry);
+  std::unique_ptr<Program> program = given.clone();
+  StatusOr<transpiler::PipelineReport> report = manager.run(*program, context, {});
+  if (!report.ok()) return std::move(report).status();
+  return program;
+}
+
 }  // namespace
 
 StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
-    const Program& program, const ops::OpRegistry& registry, const ParallelOptions& options,
+    const Program& given, const ops::OpRegistry& registry, const ParallelOptions& options,
     const std::vector<std::string>& keep, std::vector<std::string>& remarks) {
+  transpiler::PassRegistry passes;
+  transpiler::register_all_passes(passes);
+  std::unique_ptr<Program> joint;
+  if (options.build_strategy.sync_batch_norm) {
+    MILLRACE_ASSIGN_OR_RETURN(joint, with_joint_statistics(given, registry, passes));
+  }
+  const Program& program = joint == nullptr ? given : *joint;
   std::unique_ptr<Program> base;
   if (options.optimize || options.bf16_products) {
     const OptimizeOptions wanted{.fuse = options.optimize, .bf16_products = options.bf16_products};
@@ -77,8 +100,6 @@ StatusOr<std::vector<std::unique_ptr<Program>>> make_device_programs(
     remarks.push_back(fmt::format("the factors of {} products are rounded to bfloat16",
                                   std::count_if(ops.begin(), ops.end(), is_rounded)));
   }
-  transpiler::PassRegistry passes;
-  transpiler::register_all_passes(passes);
   std::vector<std::unique_ptr<Program>> programs;
   for (int device = 0; device < options.devices; ++device) {
     MILLRACE_ASSIGN_OR_RETURN(

@@ -7,6 +7,7 @@
 
 #include "executor/parallel/parallel_executor.h"
 #include "framework/base/errors.h"
+#include "framework/op_attrs.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/parallel.h"
 
@@ -110,6 +111,21 @@ Status check_loss(const ParallelOptions& options, const Program& program) {
   return Ok();
 }
 
+// Gradients are found by the roles of ops: without any, devices would update their copies apart.
+Status check_roles(const ParallelOptions& options, const Program& program) {
+  if (options.devices * options.build_strategy.num_trainers == 1 ||
+      transpiler::is_training_program(program))
+    return Ok();
+  for (const Op& op : program.root().ops()) {
+    if (!transpiler::role::is_optimizer(op) || op.find_input("Grad") == nullptr) continue;
+    return Status(StatusCode::kInvalidProgram,
+                  "the op updates a parameter, but no op of the program has a role (op_role), by "
+                  "which devices know the gradients to sum")
+        .at(op.location());
+  }
+  return Ok();
+}
+
 // Updates come once a step, after the last micro-batch.
 Status check_micro_batches(const ParallelOptions& options, const Program& program) {
   const BuildStrategy& build = options.build_strategy;
@@ -137,10 +153,15 @@ Status check_micro_batches(const ParallelOptions& options, const Program& progra
   return Ok();
 }
 
-Status check_ops(const Program& program) {
+Status check_ops(const Program& program, int devices) {
   if (program.root().op_count() == 0)
     return {StatusCode::kInvalidArgument, "the program has no ops"};
   for (const Op& op : program.root().ops()) {
+    for (const auto& [type, attr] :
+         {std::pair("inplace_abn", "use_sync_bn"), {"data_norm", "sync_stats"}}) {
+      if (devices > 1 && op.type() == type && get_attr_or(op, attr, false))
+        return Unimplemented("attribute '{}': statistics over all devices", attr).at(op.location());
+    }
     if (op.type() == "dgc" || op.type() == "dgc_momentum") {
       return Status(StatusCode::kUnimplemented, "gradient compression (DGC) needs several GPUs")
           .at(op.location());
@@ -177,13 +198,15 @@ Status check_options(const ParallelOptions& options, const Program& program) {
                              options.share_vars_from->device_count(), options.devices);
     }
   }
-  MILLRACE_RETURN_IF_ERROR(check_ops(program));
+  MILLRACE_RETURN_IF_ERROR(check_ops(program, options.devices * build.num_trainers));
+  MILLRACE_RETURN_IF_ERROR(check_roles(options, program));
   return check_loss(options, program);
 }
 
 std::vector<std::string> option_remarks(const ParallelOptions& options) {
   const BuildStrategy& build = options.build_strategy;
   std::vector<std::string> remarks;
+  const ExecutionStrategy& exec = options.exec_strategy;
   const std::pair<bool, const char*> without_effect[] = {
       {build.fuse_all_optimizer_ops, "fuse_all_optimizer_ops"},
       {build.fuse_elewise_add_act_ops, "fuse_elewise_add_act_ops"},
@@ -195,10 +218,25 @@ std::vector<std::string> option_remarks(const ParallelOptions& options) {
       {build.fuse_adamw, "fuse_adamw"},
       {build.enable_auto_fusion, "enable_auto_fusion"},
       {!build.mkldnn_enabled_op_types.empty(), "mkldnn_enabled_op_types"},
+      {!build.fuse_bn_add_act_ops, "fuse_bn_add_act_ops"},
+      {build.enable_addto, "enable_addto"},
+      {build.enable_sequential_execution, "enable_sequential_execution"},
+      {build.fix_op_run_order, "fix_op_run_order"},
+      {!build.remove_unnecessary_lock, "remove_unnecessary_lock"},
+      {build.cache_runtime_context, "cache_runtime_context"},
+      {build.is_distribution, "is_distribution"},
+      {exec.allow_op_delay, "allow_op_delay"},
+      {exec.use_thread_barrier, "use_thread_barrier"},
+      {!exec.use_experimental_executor, "use_experimental_executor"},
   };
   for (const auto& [is_set, name] : without_effect) {
     if (is_set) remarks.push_back(fmt::format("{}: changes nothing on CPU devices", name));
   }
+  if (!build.use_hierarchical_allreduce && build.hierarchical_allreduce_inter_nranks != 0)
+    remarks.emplace_back(
+        "hierarchical_allreduce_inter_nranks: changes nothing without use_hierarchical_allreduce");
+  if (build.num_trainers == 1 && build.nccl_comm_num != 1)
+    remarks.emplace_back("nccl_comm_num: changes nothing in one process");
   if (build.reduce_strategy == ReduceStrategy::kReduce && options.devices == 1)
     remarks.emplace_back("reduce_strategy: all_reduce, because there is one device");
   if (options.share_vars_from != nullptr)

@@ -61,7 +61,7 @@ struct BuildStrategy {
   bool fuse_all_optimizer_ops = false;
   bool fuse_elewise_add_act_ops = false;
   bool fuse_bn_act_ops = false;
-  bool fuse_bn_add_act_ops = true;  ///< no effect on CPU devices; being on by default, no remark
+  bool fuse_bn_add_act_ops = true;  ///< no effect on CPU devices
   bool fuse_relu_depthwise_conv = false;
   bool fuse_gemm_epilogue = false;
   bool fused_attention = false;
@@ -120,6 +120,7 @@ struct ParallelOptions {
   SplitRule split = SplitRule::kFloor;
   bool optimize = true;             ///< programs are rewritten to run faster (executor/optimize.h)
   bool bf16_products = false;       ///< as in ExecutorOptions
+  bool debug_memory = false;        ///< likewise
   uint64_t seed = 0;                ///< start of random numbers; each device has its own
   TrainerLink* trainers = nullptr;  ///< the other processes, for num_trainers > 1
   int64_t wait_timeout_ms = 600'000;  ///< how long a device waits for the others

@@ -79,6 +79,7 @@ struct ParallelExecutor::Parts {
   void watch_updates() const;
   [[nodiscard]] bool is_active(size_t device) const { return !feeds[device].empty(); }
   Status divide_feeds(const ParallelOptions& options, const ParallelFeeds& given_feeds);
+  Status check_names(const ParallelFeeds& given_feeds) const;
   Status weigh(const ParallelOptions& options);
   Status check_seeds() const;
   Status explain(const FirstError& error, int64_t step) const;
@@ -151,6 +152,7 @@ Status ParallelExecutor::Parts::compile(const ParallelOptions& options,
     settings.shares_memory = build.memory_optimize.value_or(true);
     settings.in_place = build.enable_inplace;
     settings.dry_run = options.exec_strategy.dry_run;
+    settings.debug_memory = options.debug_memory;
     settings.micro_batches = build.micro_batches;
     const auto index = static_cast<size_t>(d);
     MILLRACE_ASSIGN_OR_RETURN(
@@ -202,6 +204,13 @@ Status ParallelExecutor::Parts::separate_states() const {
   return Ok();
 }
 
+Status ParallelExecutor::Parts::check_names(const ParallelFeeds& given_feeds) const {
+  if (given_feeds.values != nullptr) return check_feed_names(*given, *given_feeds.values);
+  for (const NamedValues& of_device : given_feeds.devices)
+    MILLRACE_RETURN_IF_ERROR(check_feed_names(*given, of_device));
+  return Ok();
+}
+
 Status ParallelExecutor::Parts::divide_feeds(const ParallelOptions& options,
                                              const ParallelFeeds& given_feeds) {
   SplitSettings settings;
@@ -210,6 +219,7 @@ Status ParallelExecutor::Parts::divide_feeds(const ParallelOptions& options,
   settings.training = training;
   settings.given = given_feeds.rows_per_device;
   std::vector<DeviceFeed> divided(static_cast<size_t>(options.devices));
+  MILLRACE_RETURN_IF_ERROR(check_names(given_feeds));
   if (given_feeds.values == nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(divided, list_feeds(*given, given_feeds.devices, settings));
   } else if (!given_feeds.values->empty()) {

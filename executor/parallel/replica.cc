@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "executor/feed_values.h"
+#include "executor/memory_guard.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/parallel/owners.h"
 
@@ -36,6 +39,7 @@ StatusOr<std::unique_ptr<Replica>> Replica::create(std::shared_ptr<const Runtime
                                                    const ReplicaOptions& options) {
   std::unique_ptr<Replica> replica(
       new Replica(std::move(runtime), std::move(program), scope, options));
+  replica->device_.library<MemoryWatch>().on = options.debug_memory;
   MILLRACE_ASSIGN_OR_RETURN(
       replica->runner_,
       BlockRunner::compile(*replica->runtime_, replica->program_->root(), replica->device_));
@@ -85,7 +89,6 @@ void Replica::bind() {
     for (const llvm::StringRef name : runner_->steps()[step].op->output_names())
       runner_->keep(name);
   }
-  fed_.clear();
 }
 
 void Replica::drop_temporaries() {
@@ -97,8 +100,23 @@ Value* Replica::find(const std::string& name) const {
   return value != nullptr ? value : locals_->find(name);
 }
 
+// A micro-batch sees nothing of the one before but rates and sums of gradients, and a step nothing
+// of the step before.
+void Replica::forget_last_run(const NamedValues& feeds, int micro_batch) {
+  std::vector<const Value*> lasting;
+  for (const auto& [name, value] : feeds) lasting.push_back(runner_->find(name));
+  for (const Step& step : runner_->steps()) {
+    if (micro_batch == 0) break;
+    const auto index = static_cast<unsigned>(&step - runner_->steps().data());
+    if (!schedule_.test(index) && step.op->type() != "merge_gradient") continue;
+    for (const llvm::StringRef name : step.op->output_names())
+      lasting.push_back(runner_->find(name));
+  }
+  runner_->forget_last_run(
+      [&lasting](const Value& value) { return llvm::is_contained(lasting, &value); });
+}
+
 Status Replica::feed(const NamedValues& values) {
-  std::vector<Value*> fed;
   for (const auto& [name, value] : values) {
     Value* const target = runner_->find(name);
     const Var* const var = program_->root().find_var(name);
@@ -112,13 +130,7 @@ Status Replica::feed(const NamedValues& values) {
     runner_->keep(name);
     MILLRACE_RETURN_IF_ERROR(check_feed(var, value));
     MILLRACE_RETURN_IF_ERROR(copy_value(value, *target));
-    if (var == nullptr || !var->persistable()) fed.push_back(target);
   }
-  // a feed serves one run
-  for (Value* const old : fed_) {
-    if (std::find(fed.begin(), fed.end(), old) == fed.end()) old->clear();
-  }
-  fed_ = std::move(fed);
   return Ok();
 }
 
@@ -131,6 +143,7 @@ Status Replica::run(std::vector<DeviceFeed>& feeds, const std::vector<std::strin
   self.micro_batches = static_cast<int>(feeds.size());
   for (int part = 0; part <= last; ++part) {
     self.micro_batch = part;
+    forget_last_run(feeds[static_cast<size_t>(part)].values, part);
     MILLRACE_RETURN_IF_ERROR(feed(feeds[static_cast<size_t>(part)].values));
     llvm::BitVector skipped(all_.size());
     if (part > 0) skipped |= schedule_;

@@ -25,6 +25,7 @@ struct ReplicaOptions {
   bool shares_memory = true;  ///< temporaries share memory by liveness
   bool in_place = true;
   bool dry_run = false;
+  bool debug_memory = false;
   int micro_batches = 1;
 };
 
@@ -66,6 +67,7 @@ class Replica {
  private:
   Replica(std::shared_ptr<const Runtime> runtime, std::unique_ptr<Program> program, Scope& scope,
           const ReplicaOptions& options);
+  void forget_last_run(const NamedValues& feeds, int micro_batch);
   Status feed(const NamedValues& values);
   void find_phases();
   void bind();
@@ -79,7 +81,6 @@ class Replica {
   std::unique_ptr<KernelUpdates> kernel_updates_;
   std::unique_ptr<Scope> locals_;
   std::unique_ptr<BlockRunner> runner_;
-  std::vector<Value*> fed_;  ///< temporaries that the last run was fed
   int64_t first_update_ = 0;
   bool shares_first_update_ = false;
   llvm::BitVector all_;       ///< all steps

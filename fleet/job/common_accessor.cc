@@ -84,9 +84,7 @@ StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, c
 
 const Op* find_optimizer(const Block& block, const std::string& param) {
   for (const Op* const op : block.readers_of(param)) {
-    if (transpiler::role::is_optimize_op(*op) && op->first_input("Param") == param &&
-        !transpiler::is_clip_op(*op))
-      return op;
+    if (transpiler::role::is_optimize_op(*op) && op->first_input("Param") == param) return op;
   }
   return nullptr;
 }
@@ -120,11 +118,14 @@ std::string initializer_of(const Block& startup, llvm::StringRef var) {
 constexpr const char* kRateVar = "learning_rate_0";
 
 StatusOr<std::string> rate_initializer(const Block& main, const Block& startup, const Op& op) {
-  if (main.find_var(kRateVar) == nullptr || main.has_writers(kRateVar)) {
+  const llvm::StringRef own = op.first_input("LearningRate");
+  if (main.find_var(kRateVar) == nullptr || main.has_writers(kRateVar) || own != kRateVar) {
     return Unimplemented(
-               "the learning rate '{}' is computed by the program; tables of servers need a "
-               "constant or a schedule that the trainer steps (var '{}')",
-               op.first_input("LearningRate").str(), kRateVar)
+               "the learning rate '{}' of '{}' is computed by the program, or is its own; tables "
+               "of "
+               "servers need one for all: a constant or a schedule that the trainer steps (var "
+               "'{}')",
+               own.str(), op.first_input("Param").str(), kRateVar)
         .at(op.location());
   }
   return initializer_of(startup, kRateVar);

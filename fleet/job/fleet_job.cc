@@ -4,6 +4,7 @@
 
 #include "fleet/job/ps_desc.h"
 #include "fleet/job/runtime_json.h"
+#include "fleet/strategy/strategy_remarks.h"
 #include "framework/base/errors.h"
 #include "ps/transport/endpoint.h"
 
@@ -70,6 +71,8 @@ StatusOr<RoleOutput> FleetJob::role(const JobRole& role) const {
             *main_, *startup_, plan_,
             {.mode = mode, .worker = role.index, .scheduled_rate = spec_.scheduled_rate}));
   }
+  for (std::string& remark : strategy_remarks(spec_.strategy, plan_))
+    out.programs.remarks.push_back(std::move(remark));
   MILLRACE_ASSIGN_OR_RETURN(
       out.ps_desc, describe_tables(*main_, *startup_, plan_, spec_, role, out.programs.remarks));
   MILLRACE_ASSIGN_OR_RETURN(out.runtime, runtime_json(plan_, spec_, role));

@@ -1,5 +1,6 @@
 #include "fleet/job/ps_desc.h"
 
+#include <fmt/ranges.h>
 #include <google/protobuf/text_format.h>
 
 #include "fleet/job/common_accessor.h"
@@ -99,7 +100,7 @@ class Describer {
                               common(facts, facts.param, entry, is_sync(), *out.mutable_common()));
     if (const ConfigDict* const settings = job_.strategy.table_configs(facts.param)) {
       MILLRACE_RETURN_IF_ERROR(
-          apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out));
+          apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out, remarks_));
     }
     return complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_);
   }
@@ -115,7 +116,26 @@ class Describer {
     out.mutable_accessor()->set_accessor_class(kMergeAccessor);
     out.mutable_accessor()->set_fea_dim(static_cast<uint32_t>(facts.size));
     out.mutable_accessor()->set_embedx_dim(1);
-    return common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()).status();
+    MILLRACE_ASSIGN_OR_RETURN(
+        const CommonAccessor accessor,
+        common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()));
+    return plan.is_data_norm ? Ok() : check_alike(plan, accessor);
+  }
+
+  // One table has one optimizer.
+  [[nodiscard]] Status check_alike(const DenseTablePlan& plan, const CommonAccessor& first) const {
+    for (const transpiler::TrainedVar& var : plan.vars) {
+      const TableFacts facts{.param = var.param, .size = plan.elements};
+      MILLRACE_ASSIGN_OR_RETURN(const CommonAccessor other,
+                                describe_optimizer(main_, startup_, job_, role_, facts));
+      if (other.name == first.name && other.attrs == first.attrs) continue;
+      return Unimplemented(
+          "'{}' is updated by {} [{}], but '{}' by {} [{}]: the dense parameters of a job have one "
+          "optimizer",
+          var.param, other.name, fmt::join(other.attrs, ", "), plan.vars.front().param, first.name,
+          fmt::join(first.attrs, ", "));
+    }
+    return Ok();
   }
 
   void barrier(desc::TableParameter& out) const {

@@ -129,4 +129,25 @@ Status complete_accessor(const CommonAccessor& common, const TableFacts& table,
   return complete_rule(common, table, *out.mutable_embedx_sgd_param(), remarks);
 }
 
+bool follows_optimizer(const desc::TableParameter& table) {
+  CommonAccessor common;
+  common.name = table.common().name();
+  common.initializers.assign(table.common().initializers().begin(),
+                             table.common().initializers().end());
+  if (common.initializers.empty()) return false;
+  llvm::SmallVector<llvm::StringRef, 4> attrs;
+  llvm::StringRef(table.common().attr()).split(attrs, '#', -1, false);
+  for (const llvm::StringRef attr : attrs) common.attrs.push_back(attr.str());
+  if (common.name == "adam" && common.attrs.size() < 3) return false;
+  // What complete_accessor() makes of nothing; settings say more.
+  desc::TableAccessorParameter plain;
+  std::vector<std::string> remarks;
+  const TableFacts facts{.param = table.common().table_name(),
+                         .size = table.common().table_num(),
+                         .width = table.common().table_dim(),
+                         .is_sparse = true};
+  return complete_accessor(common, facts, plain, remarks).ok() &&
+         plain.SerializeAsString() == table.accessor().SerializeAsString();
+}
+
 }  // namespace millrace::fleet

@@ -8,7 +8,8 @@
 
 namespace millrace::fleet_desc {
 class TableAccessorParameter;
-}
+class TableParameter;
+}  // namespace millrace::fleet_desc
 
 namespace millrace::fleet {
 
@@ -23,5 +24,10 @@ namespace millrace::fleet {
 Status complete_accessor(const CommonAccessor& common, const TableFacts& table,
                          fleet_desc::TableAccessorParameter& out,
                          std::vector<std::string>& remarks);
+
+/// Whether nothing but the program's optimizer says how rows of the table are updated. The format
+/// then states an adam rule whatever that optimizer is (`common` names it); servers run the
+/// optimizer, without bounds.
+bool follows_optimizer(const fleet_desc::TableParameter& table);
 
 }  // namespace millrace::fleet

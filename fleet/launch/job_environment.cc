@@ -97,6 +97,26 @@ Status read_trainer_rank(const EnvironmentReader& read, JobEnvironment& job) {
   return Ok();
 }
 
+// Processes meet by engines of their own, so that the original's Gloo is never opened.
+void remark_gloo(const EnvironmentReader& read, std::vector<std::string>& remarks) {
+  const std::string who = read("PADDLE_WITH_GLOO").value_or("");
+  if (who.empty() || who == "0") return;
+  remarks.push_back(fmt::format(
+      "PADDLE_WITH_GLOO={} has no effect: workers meet by their servers or by --engine", who));
+  for (const char* const name :
+       {"PADDLE_GLOO_RENDEZVOUS", "PADDLE_GLOO_FS_NAME", "PADDLE_GLOO_FS_UGI",
+        "PADDLE_GLOO_FS_PATH", "PADDLE_GLOO_HTTP_ENDPOINT"}) {
+    if (!read(name).value_or("").empty())
+      remarks.push_back(fmt::format("{} has no effect, as PADDLE_WITH_GLOO has none", name));
+  }
+}
+
+void remark_barrier(const EnvironmentReader& read, std::vector<std::string>& remarks) {
+  if (read("FLAGS_LAUNCH_BARRIER").value_or("1") != "0") return;
+  remarks.emplace_back(
+      "FLAGS_LAUNCH_BARRIER=0 has no effect on the tools: trainers always wait for their servers");
+}
+
 StatusOr<JobEnvironment> read_paddle(const EnvironmentReader& read) {
   JobEnvironment job;
   job.source = "PADDLE";
@@ -194,6 +214,13 @@ StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read) {
     if (job) return *job;
   }
   return JobEnvironment();
+}
+
+std::vector<std::string> unread_variables(const EnvironmentReader& read) {
+  std::vector<std::string> remarks;
+  remark_gloo(read, remarks);
+  remark_barrier(read, remarks);
+  return remarks;
 }
 
 std::vector<std::string> split_list(const std::string& text) {

@@ -38,6 +38,9 @@ struct JobEnvironment {
 /// Source: design/user_expectations.md section 5, spec/fleet.md.
 StatusOr<JobEnvironment> read_job_environment(const EnvironmentReader& read);
 
+/// Variables of the original that are set and have no effect on the tools, a line each.
+std::vector<std::string> unread_variables(const EnvironmentReader& read);
+
 /// "host:port,host:port"; blanks and empty parts are dropped.
 std::vector<std::string> split_list(const std::string& text);
 std::string join_list(const std::vector<std::string>& parts);

@@ -1,14 +1,17 @@
 #include "fleet/runtime/described_tables.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/ADT/StringRef.h>
 
 #include "fleet/job/desc_text.h"
+#include "fleet/job/sparse_accessor.h"
 #include "framework/base/errors.h"
 #include "proto/fleet_desc.pb.h"
 #include "ps/table/dense_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/sparse_geo_table.h"
 
 namespace millrace::fleet {
@@ -74,6 +77,15 @@ StatusOr<ps::AccessorOptions> accessor_of(const desc::TableAccessorParameter& fr
   return accessor;
 }
 
+// Behind all tables of the description.
+int rate_table_of(const desc::DownpourServerParameter& server) {
+  uint64_t last = 0;
+  for (const desc::TableParameter& table : server.downpour_table_param())
+    last = std::max(last, table.table_id());
+  return static_cast<int>(last) + 1;
+}
+
+constexpr const char* kDenseTable = "MemoryDenseTable";
 constexpr const char* kGeoTable = "MemorySparseGeoTable";
 
 // Workers train by themselves; the table adds their deltas, and the first worker says how rows
@@ -89,6 +101,20 @@ StatusOr<ps::SparseTableOptions> geo_options(const desc::TableParameter& from) {
   return options;
 }
 
+// The program's optimizer in place of the adam rule that the format states. The rate is shared.
+Status run_optimizer(const desc::TableParameter& from, ps::SparseRuleOptions& rule) {
+  const ps::SparseRuleOptions unbounded;
+  rule.min_bound = unbounded.min_bound;
+  rule.max_bound = unbounded.max_bound;
+  rule.learning_rate = 1;
+  if (from.common().name() == "adam") return Ok();
+  if (from.common().name() != "sgd")
+    return Unimplemented("sparse table {} with the optimizer '{}'", from.table_id(),
+                         from.common().name());
+  rule.kind = ps::SparseRuleOptions::Kind::kNaive;
+  return Ok();
+}
+
 StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from) {
   if (from.table_class() == kGeoTable) return geo_options(from);
   if (from.table_class() != "MemorySparseTable" && from.table_class() != "SSDSparseTable")
@@ -98,6 +124,9 @@ StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from
   options.name = from.common().table_name();
   MILLRACE_ASSIGN_OR_RETURN(options.accessor, accessor_of(from.accessor()));
   MILLRACE_ASSIGN_OR_RETURN(options.entry, ps::parse_entry(from.common().entry()));
+  if (!follows_optimizer(from)) return options;
+  MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embed_rule));
+  MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embedx_rule));
   return options;
 }
 
@@ -125,7 +154,7 @@ StatusOr<float> constant_of(const desc::CommonAccessorParameter& common, const s
 }
 
 StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, uint64_t seed) {
-  if (from.table_class() != "MemoryDenseTable")
+  if (from.table_class() != kDenseTable)
     return Unimplemented("dense table {} of class '{}'", from.table_id(), from.table_class());
   const desc::CommonAccessorParameter& common = from.common();
   ps::DenseTableOptions options;
@@ -138,7 +167,8 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   // the first worker says how parameters begin; what the original tells of them may be empty
   using Rule = ps::DenseTableOptions::Rule;
   if (options.rule != Rule::kSum && options.rule != Rule::kSummary) {
-    MILLRACE_ASSIGN_OR_RETURN(options.learning_rate, constant_of(common, "LearningRate"));
+    MILLRACE_RETURN_IF_ERROR(constant_of(common, "LearningRate").status());
+    options.learning_rate = 1;  // the rate is shared
   }
   options.beta1 = attr_in(common.attr(), "beta1", options.beta1);
   options.beta2 = attr_in(common.attr(), "beta2", options.beta2);
@@ -146,6 +176,30 @@ StatusOr<ps::DenseTableOptions> dense_options(const desc::TableParameter& from, 
   if (options.rule == Rule::kSummary)
     options.decay = attr_in(common.attr(), "summary_decay_rate", options.decay);
   return options;
+}
+
+// Whether the tables' shared rate is the table's.
+bool shares_rate(const desc::TableParameter& table) {
+  if (table.type() == desc::PS_DENSE_TABLE) {
+    return table.table_class() == kDenseTable && table.common().name() != "sum" &&
+           table.common().name() != "summary";
+  }
+  return table.type() == desc::PS_SPARSE_TABLE && table.table_class() != kGeoTable &&
+         follows_optimizer(table);
+}
+
+// The optimizer's rate at first, which all tables state.
+StatusOr<float> first_rate(const desc::DownpourServerParameter& server) {
+  std::optional<float> rate;
+  for (const desc::TableParameter& table : server.downpour_table_param()) {
+    if (!shares_rate(table)) continue;
+    MILLRACE_ASSIGN_OR_RETURN(const float own, constant_of(table.common(), "LearningRate"));
+    if (rate && *rate != own)
+      return Unimplemented("table '{}' has the learning rate {}, others have {}",
+                           table.common().table_name(), own, *rate);
+    rate = own;
+  }
+  return rate.value_or(1.0F);
 }
 
 Status add_described_table(const desc::TableParameter& from, const ServerTableOptions& options,
@@ -187,13 +241,24 @@ StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     workers = std::max(workers, table.common().trainer_num());
   if (workers < 1) return InvalidArgument("ps_desc: no table says how many workers there are");
   auto handler = std::make_unique<ps::TableHandler>(workers);
+  MILLRACE_ASSIGN_OR_RETURN(const float rate, first_rate(server));
+  auto shared = std::make_unique<ps::RateTable>(rate);
   for (const desc::TableParameter& table : server.downpour_table_param()) {
     if (table.table_class() == "BarrierTable") continue;  // every handler is one
     if (table.type() == desc::PS_OTHER_TABLE)
       return Unimplemented("table {} of class '{}'", table.table_id(), table.table_class());
     MILLRACE_RETURN_IF_ERROR(add_described_table(table, options, *handler));
+    if (shares_rate(table))
+      handler->find(static_cast<int>(table.table_id()))->share_rate(shared->rate());
   }
+  MILLRACE_RETURN_IF_ERROR(handler->add(rate_table_of(server), std::move(shared)));
   return handler;
+}
+
+StatusOr<int> described_rate_table(const std::string& description) {
+  MILLRACE_ASSIGN_OR_RETURN(const desc::DownpourServerParameter server,
+                            server_description(description));
+  return rate_table_of(server);
 }
 
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(

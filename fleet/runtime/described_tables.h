@@ -23,6 +23,10 @@ struct ServerTableOptions {
 StatusOr<std::unique_ptr<ps::TableHandler>> make_described_tables(
     const std::string& description, const ServerTableOptions& options);
 
+/// Number of the table that holds the learning rate (ps::RateTable): it follows those of the
+/// description, which has no word for it.
+StatusOr<int> described_rate_table(const std::string& description);
+
 /// The sparse tables of a description as workers use them. Errors: as above.
 StatusOr<std::vector<ps::TypedTable>> described_sparse_tables(
     const std::string& description, const std::vector<std::string>& endpoints);

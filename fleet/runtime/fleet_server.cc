@@ -13,6 +13,7 @@
 #include "io/paths.h"
 #include "ps/saving/saved_parts.h"
 #include "ps/table/dense_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/sparse_geo_table.h"
 #include "ps/table/table_files.h"
 #include "ps/table/table_handler.h"
@@ -115,6 +116,9 @@ Status FleetServer::load(const std::string& folder, const std::vector<std::strin
   if (!std::filesystem::is_directory(folder))
     return NotFound("there is no folder of tables").in_file(folder);
   std::vector<int> ids = tables.empty() ? tables_->ids() : std::vector<int>();
+  // workers say the rate
+  std::erase_if(ids,
+                [&](int id) { return dynamic_cast<ps::RateTable*>(tables_->find(id)) != nullptr; });
   for (const std::string& name : tables) {
     const auto found = std::ranges::find_if(
         sparse_, [&](const auto& table) { return table.second.param == name; });

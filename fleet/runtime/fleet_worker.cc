@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "executor/feed_values.h"
 #include "executor/runtime.h"
 #include "fleet/runtime/described_tables.h"
 #include "framework/base/errors.h"
@@ -16,6 +17,14 @@ namespace millrace::fleet {
 namespace {
 
 constexpr std::chrono::seconds kReportInterval{10};
+// The rate under its name in all programs. Only a scheduled one stays when the updates go.
+constexpr const char* kRateVar = "learning_rate_0";
+
+std::string find_scheduled_rate(const Program& main) {
+  const Var* const rate = main.root().find_var(kRateVar);
+  const bool kept = rate != nullptr && rate->persistable() && !main.root().has_writers(kRateVar);
+  return kept ? kRateVar : "";
+}
 
 // Ids that stand for nothing, which only the program says.
 void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
@@ -111,6 +120,8 @@ StatusOr<std::unique_ptr<FleetWorker>> FleetWorker::create(
   worker->main_ = setup.main->clone();
   if (setup.mode != ps::CommMode::kGeo)
     MILLRACE_RETURN_IF_ERROR(drop_sums_of_tables(*worker->main_));
+  worker->scheduled_rate_ = find_scheduled_rate(*worker->main_);
+  MILLRACE_ASSIGN_OR_RETURN(worker->rate_table_, described_rate_table(setup.description));
   MILLRACE_RETURN_IF_ERROR(worker->make_tables(setup));
   if (setup.mode == ps::CommMode::kGeo) worker->take_sends(setup);
   MILLRACE_RETURN_IF_ERROR(worker->make_communicator(setup));
@@ -159,9 +170,14 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
   MILLRACE_ASSIGN_OR_RETURN(
       ps::CommunicatorOptions options,
       ps::communicator_options(setup.mode, setup.communicator, 1, 1, remarks));
+  for (const std::string& remark : remarks) {
+    if (log_) log_(remark);
+  }
   options.trainers = setup.workers;
-  options.rpc_deadline_ms = static_cast<int>(
-      std::min<int64_t>(setup.client.deadline.count(), std::numeric_limits<int>::max()));
+  if (!setup.communicator.contains("FLAGS_communicator_rpc_deadline") &&
+      !setup.communicator.contains("communicator_rpc_deadline"))
+    options.rpc_deadline_ms = static_cast<int>(
+        std::min<int64_t>(setup.client.deadline.count(), std::numeric_limits<int>::max()));
   options.trainer_id = setup.worker;
   options.pserver_endpoints = setup.servers;
   MILLRACE_ASSIGN_OR_RETURN(communicator_,
@@ -195,8 +211,54 @@ Status FleetWorker::prepare(const WorkerSetup& setup) {
 
 Status FleetWorker::start() {
   MILLRACE_RETURN_IF_ERROR(ps::meet_servers(*client_, servers_, kReportInterval, log_));
+  MILLRACE_RETURN_IF_ERROR(send_rate());
   MILLRACE_RETURN_IF_ERROR(init_params());
   return communicator_->start(&scope_);
+}
+
+Status FleetWorker::set_rate(float rate) {
+  if (scheduled_rate_.empty())
+    return InvalidArgument("the learning rate of this job is no schedule's: it cannot be set to {}",
+                           rate);
+  auto& tensor = scope_.local(scheduled_rate_).as<Tensor>();
+  const Dims dims(main_->root().find_var(scheduled_rate_)->dims());
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, dims));
+  *tensor.data<float>() = rate;
+  return Ok();
+}
+
+// Before the gradients that are to be applied with it.
+Status FleetWorker::send_rate() {
+  if (scheduled_rate_.empty() || mode_ == ps::CommMode::kGeo) return Ok();
+  const Value* const value = scope_.find(scheduled_rate_);
+  const auto* const tensor = value == nullptr ? nullptr : value->get_if<Tensor>();
+  if (tensor == nullptr || !tensor->initialized() || tensor->dtype() != DType::kFloat32 ||
+      tensor->numel() != 1)
+    return Status(StatusCode::kExecution,
+                  fmt::format("the learning rate '{}' is {}, expected one element of f32",
+                              scheduled_rate_, value == nullptr ? "absent" : describe(*value)));
+  const float rate = *tensor->data<float>();
+  if (sent_rate_ == rate) return Ok();
+  MILLRACE_RETURN_IF_ERROR(table_client_->set_rate(rate_table_, rate));
+  sent_rate_ = rate;
+  return Ok();
+}
+
+// A rate among the feeds is the schedule's next value.
+Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
+                        std::vector<Value>& results) {
+  const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
+  if (rate == feeds.end()) {
+    MILLRACE_RETURN_IF_ERROR(send_rate());
+    return prepared_->run(feeds, wanted, results);
+  }
+  executor::NamedValues others;
+  for (const auto& [name, value] : feeds) {
+    Value& to = name == scheduled_rate_ ? scope_.local(name) : others[name];
+    MILLRACE_RETURN_IF_ERROR(executor::copy_value(value, to));
+  }
+  MILLRACE_RETURN_IF_ERROR(send_rate());
+  return prepared_->run(others, wanted, results);
 }
 
 Status FleetWorker::init_params() {
@@ -222,7 +284,7 @@ Status FleetWorker::step(const executor::NamedValues& feeds,
   std::vector<std::string> wanted = fetches;
   for (const RowTeller& teller : tellers_) wanted.push_back(teller.grad);
   results.resize(wanted.size());
-  MILLRACE_RETURN_IF_ERROR(prepared_->run(feeds, wanted, results));
+  MILLRACE_RETURN_IF_ERROR(run(feeds, wanted, results));
   const auto ran = Clock::now();
   MILLRACE_RETURN_IF_ERROR(record_rows(llvm::ArrayRef<Value>(results).drop_front(fetches.size())));
   results.resize(fetches.size());

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,12 @@ class FleetWorker {
   /// send. Where servers have loaded dense parameters all workers receive those. Errors:
   /// kDistributed for servers or workers that do not come by the deadline.
   Status start();
+  /// The var of a rate that whoever trains steps (a scheduler object of 2.x); empty: the rate is a
+  /// constant. Servers have its value from the next step on.
+  [[nodiscard]] const std::string& scheduled_rate() const { return scheduled_rate_; }
+  /// Steps the rate; a feed of its var does so, too. Errors: kInvalidArgument where the job has no
+  /// such rate.
+  Status set_rate(float rate);
   /// One step of the main program. In geo the worker trains by itself, and after every k-th step
   /// differences go to the servers and what others changed comes back.
   Status step(const executor::NamedValues& feeds, const std::vector<std::string>& fetches,
@@ -88,6 +95,9 @@ class FleetWorker {
   Status make_communicator(const WorkerSetup& setup);
   Status prepare(const WorkerSetup& setup);
   Status init_params();
+  Status send_rate();
+  Status run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
+             std::vector<Value>& results);
   void take_sends(const WorkerSetup& setup);
   Status record_rows(llvm::ArrayRef<Value> grads);
 
@@ -103,6 +113,9 @@ class FleetWorker {
   Scope scope_;
   std::unique_ptr<ps::Communicator> communicator_;
   std::unique_ptr<executor::PreparedProgram> prepared_;
+  std::string scheduled_rate_;
+  int rate_table_ = 0;
+  std::optional<float> sent_rate_;
   int64_t step_ = 0;
   double waited_ = 0;
   /// Geo: the gradient that tells which rows of an embedding a step has looked up.

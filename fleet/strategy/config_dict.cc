@@ -21,8 +21,17 @@ ConfigReader::ConfigReader(const ConfigDict& dict, std::string what)
     : dict_(dict), what_(std::move(what)) {}
 
 const ConfigValue* ConfigReader::find(const std::string& key) const {
+  asked_.insert(key);
   const auto at = dict_.find(key);
   return at == dict_.end() ? nullptr : &at->second;
+}
+
+std::vector<std::string> ConfigReader::unread() const {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : dict_) {
+    if (!asked_.contains(key)) keys.push_back(key);
+  }
+  return keys;
 }
 
 void ConfigReader::fail(const std::string& key, const char* expected, const ConfigValue& found) {

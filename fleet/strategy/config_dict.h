@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,6 +38,8 @@ class ConfigReader {
   std::vector<std::string> texts(const std::string& key);
   /// kInvalidArgument naming the key.
   [[nodiscard]] const Status& status() const { return status_; }
+  /// Keys that nobody has asked for, in order.
+  [[nodiscard]] std::vector<std::string> unread() const;
 
  private:
   const ConfigValue* find(const std::string& key) const;
@@ -45,6 +48,7 @@ class ConfigReader {
   const ConfigDict& dict_;
   std::string what_;
   Status status_;
+  mutable std::set<std::string> asked_;
 };
 
 /// kInvalidArgument for a key that is none of the known ones, with the nearest as a hint.

@@ -108,6 +108,12 @@ const ConfigDict* DistributedStrategy::table_configs(const std::string& table) c
   return found == tables_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string> DistributedStrategy::tables_with_settings() const {
+  std::vector<std::string> names;
+  for (const auto& [name, settings] : tables_) names.push_back(name);
+  return names;
+}
+
 StatusOr<ps::CommMode> DistributedStrategy::mode() const {
   if (async_.k_steps == 0) return a_sync_ ? ps::CommMode::kAsync : ps::CommMode::kSync;
   if (a_sync_ && async_.k_steps > 0) return ps::CommMode::kGeo;

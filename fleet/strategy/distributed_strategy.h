@@ -10,7 +10,7 @@
 
 namespace millrace::fleet {
 
-/// a_sync_configs; names and defaults of the original. Only those with a remark have an effect.
+/// a_sync_configs; names and defaults of the original. Only those with a comment have an effect.
 /// Source: spec/fleet.md section 3.
 struct AsyncConfigs {
   int64_t k_steps = -1;  ///< geo: steps between two pushes; 0: every step
@@ -21,10 +21,10 @@ struct AsyncConfigs {
   int64_t thread_pool_size = 1;
   int64_t send_wait_times = 1;
   bool runtime_split_send_recv = false;
-  bool launch_barrier = true;                     ///< workers wait for their servers
-  std::string heter_worker_device_guard = "cpu";  ///< device of the ops of heter workers
-  int64_t lr_decay_steps = 10;                    ///< of schedules on servers
-  int64_t use_ps_gpu = 0;                         ///< tables in the memory of GPUs
+  bool launch_barrier = true;  ///< workers wait for their servers
+  std::string heter_worker_device_guard = "cpu";
+  int64_t lr_decay_steps = 10;
+  int64_t use_ps_gpu = 0;  ///< tables in the memory of GPUs: refused
 };
 
 /// trainer_desc_configs: which trainer runs the program, and what it writes down.
@@ -73,6 +73,8 @@ class DistributedStrategy {
   Status set_table_configs(const std::string& table, const ConfigDict& configs);
   /// Null where the table has none.
   [[nodiscard]] const ConfigDict* table_configs(const std::string& table) const;
+  /// Their names, sorted.
+  [[nodiscard]] std::vector<std::string> tables_with_settings() const;
   /// False: tables with settings have no show and click (SparseAccessor).
   void set_use_cvm(bool on) { use_cvm_ = on; }
   [[nodiscard]] bool use_cvm() const { return use_cvm_; }

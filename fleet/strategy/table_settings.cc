@@ -17,6 +17,12 @@ namespace desc = fleet_desc;
 constexpr std::string_view kMoreKeys[] = {"sparse_fea_dim", "feature_learning_rate", "nodeid_slot",
                                           "sparse_load_filter_slots", "sparse_save_filter_slots"};
 
+// The description carries these, but a server of ours does nothing about them.
+constexpr std::string_view kOnlyDescribed[] = {
+    "sparse_enable_cache",   "sparse_cache_rate",  "sparse_cache_file_num",
+    "sparse_converter",      "sparse_deconverter", "sparse_ssd_unseenday_threshold",
+    "feature_learning_rate", "nodeid_slot"};
+
 // The accessor's class in descriptions, and whether both parts of a row have one rule's settings.
 struct AccessorName {
   std::string_view key;
@@ -73,15 +79,20 @@ Status set_rule_table_settings(ConfigReader& read, const std::string& prefix,
   return set_rule_settings(read, prefix, rule->kind, what, out);
 }
 
+// Rows whose slot is in these lists are left out of files. Our servers would write and read all.
+Status refuse_filters(ConfigReader& read, const std::string& what) {
+  for (const char* const key : {"sparse_load_filter_slots", "sparse_save_filter_slots"}) {
+    if (!read.numbers(key, {}).empty())
+      return Unimplemented("{}.{}: files of tables without the rows of some slots", what, key);
+  }
+  return Ok();
+}
+
 void set_ctr_statistics(ConfigReader& read, bool unit, desc::CtrAccessorParameter& out) {
   out.set_show_scale(!unit);
   set_statistics(read, out);
   out.set_ssd_unseenday_threshold(
       static_cast<int32_t>(read.integer("sparse_ssd_unseenday_threshold", 1)));
-  for (const double slot : read.numbers("sparse_load_filter_slots", {}))
-    out.add_load_filter_slots(static_cast<float>(slot));
-  for (const double slot : read.numbers("sparse_save_filter_slots", {}))
-    out.add_save_filter_slots(static_cast<float>(slot));
 }
 
 Status set_accessor_table_settings(ConfigReader& read, const AccessorName& accessor, bool use_cvm,
@@ -115,7 +126,7 @@ StatusOr<const char*> table_class(ConfigReader& read, const std::string& what) {
 }  // namespace
 
 Status apply_table_settings(const std::string& table, const ConfigDict& configs, bool use_cvm,
-                            desc::TableParameter& out) {
+                            desc::TableParameter& out, std::vector<std::string>& remarks) {
   const std::string what = "fleet_desc_configs['" + table + "']";
   std::vector<std::string_view> keys(std::begin(kSparseKeys), std::end(kSparseKeys));
   keys.insert(keys.end(), std::begin(kMoreKeys), std::end(kMoreKeys));
@@ -123,6 +134,9 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
   ConfigReader read(configs, what);
   MILLRACE_ASSIGN_OR_RETURN(const char* const name, table_class(read, what));
   out.set_table_class(name);
+  if (out.table_class() == "SSDSparseTable")
+    remarks.push_back(what + ".sparse_table_class: rows stay in memory, on no SSD");
+  MILLRACE_RETURN_IF_ERROR(refuse_filters(read, what));
   set_storage(read, out);
   MILLRACE_ASSIGN_OR_RETURN(
       const AccessorName* const accessor,
@@ -130,12 +144,20 @@ Status apply_table_settings(const std::string& table, const ConfigDict& configs,
                read.text("sparse_accessor_class", "DownpourCtrAccessor"), what));
   MILLRACE_RETURN_IF_ERROR(
       set_accessor_table_settings(read, *accessor, use_cvm, what, *out.mutable_accessor()));
+  for (const std::string& key : read.unread())
+    remarks.push_back(fmt::format("{}.{} has no effect: neither {} nor its rules read it", what,
+                                  key, accessor->key));
+  for (const std::string_view key : kOnlyDescribed) {
+    if (read.has(std::string(key)))
+      remarks.push_back(fmt::format("{}.{} has no effect but to stand in ps_desc.txt", what, key));
+  }
   return read.status();
 }
 
 Status check_table_settings(const std::string& table, const ConfigDict& configs) {
   desc::TableParameter scratch;
-  return apply_table_settings(table, configs, true, scratch);
+  std::vector<std::string> unsaid;
+  return apply_table_settings(table, configs, true, scratch, unsaid);
 }
 
 }  // namespace millrace::fleet

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "fleet/strategy/config_dict.h"
 #include "framework/base/status.h"
@@ -23,8 +24,9 @@ Status check_table_settings(const std::string& table, const ConfigDict& configs)
 
 /// Writes them, and the defaults of what they leave out, into a table's description.
 /// \param use_cvm  false: rows without show and click
-/// Errors: as above.
+/// \param remarks  told of settings that nothing reads
+/// Errors: as above; kUnimplemented for filters of slots.
 Status apply_table_settings(const std::string& table, const ConfigDict& configs, bool use_cvm,
-                            fleet_desc::TableParameter& out);
+                            fleet_desc::TableParameter& out, std::vector<std::string>& remarks);
 
 }  // namespace millrace::fleet

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "framework/tensor/layout.h"
+#include "framework/tensor/limit.h"
 
 namespace millrace {
 
@@ -23,8 +24,13 @@ int64_t Tensor::storage_bytes() const {
 
 // Memory of the tensor's own for so many bytes.
 Status Tensor::reserve(int64_t bytes) {
+  if (data_ == nullptr && static_cast<size_t>(bytes) <= capacity_ && owner_.use_count() <= 1) {
+    data_ = static_cast<std::byte*>(owner_.get());  // the place that bind() gave
+    if (data_ != nullptr) return Ok();
+  }
   if (data_ != nullptr && static_cast<size_t>(bytes) <= capacity_ && owner_.use_count() <= 1)
     return Ok();
+  MILLRACE_RETURN_IF_ERROR(check_tensor_bytes(bytes));
   MILLRACE_ASSIGN_OR_RETURN(std::shared_ptr<Buffer> buffer,
                             Buffer::allocate(static_cast<size_t>(bytes)));
   data_ = buffer->data();
@@ -49,7 +55,10 @@ Status Tensor::resize(DType dtype, llvm::ArrayRef<int64_t> dims,
     }
   }
   if (numel == 0) bytes = 0;
-  MILLRACE_RETURN_IF_ERROR(reserve(layout == nullptr ? bytes : layout->bytes()));
+  if (Status status = reserve(layout == nullptr ? bytes : layout->bytes()); !status.ok()) {
+    return std::move(status).with_note(
+        fmt::format("the tensor is {} [{}]", dtype_name(dtype), fmt::join(dims, ", ")));
+  }
   dtype_ = dtype;
   layout_ = std::move(layout);
   if (dims.data() != dims_.data()) dims_.assign(dims.begin(), dims.end());
@@ -68,8 +77,9 @@ Tensor Tensor::share() const {
   view.dims_ = dims_;
   view.numel_ = numel_;
   view.data_ = data_;
-  view.capacity_ = capacity_;
   view.owner_ = owner_;
+  // a view of memory without owner cannot know who else looks at it: it never writes anew into it
+  if (owner_.use_count() > 0) view.capacity_ = capacity_;
   view.layout_ = layout_;
   view.lod_ = lod_;
   view.dtype_ = dtype_;
@@ -84,7 +94,7 @@ Tensor Tensor::share_rows(int64_t begin, int64_t end) const {
   view.dims_[0] = end - begin;
   view.numel_ = (end - begin) * row;
   view.data_ += skipped;
-  view.capacity_ -= static_cast<size_t>(skipped);
+  if (view.capacity_ > 0) view.capacity_ -= static_cast<size_t>(skipped);
   view.lod_ = Lod();
   return view;
 }
@@ -97,6 +107,10 @@ StatusOr<Tensor> Tensor::clone() const {
 
 Status Tensor::copy_from(const Tensor& other) {
   if (&other == this) return Ok();
+  if (!other.initialized()) {
+    reset();
+    return Ok();
+  }
   MILLRACE_RETURN_IF_ERROR(resize(other.dtype_, other.dims_, other.layout_));
   if (other.numel_ > 0 && data_ != other.data_)
     std::memcpy(data_, other.data_, static_cast<size_t>(other.storage_bytes()));
@@ -105,9 +119,11 @@ Status Tensor::copy_from(const Tensor& other) {
 }
 
 void Tensor::bind(std::shared_ptr<void> owner, std::byte* data, size_t capacity) {
-  owner_ = std::move(owner);
-  data_ = data;
-  capacity_ = capacity;
+  // Until resize() the tensor holds nothing: what a kernel finds in an output must not depend on
+  // whether its memory has been planned. The place waits in the owner.
+  owner_ = std::shared_ptr<void>(std::move(owner), data);
+  data_ = nullptr;
+  capacity_ = data == nullptr ? 0 : capacity;
   dims_.assign(1, 0);
   numel_ = 0;
   layout_.reset();

@@ -12,6 +12,14 @@ StatusOr<const Tensor*> present(const Value& value, llvm::StringRef slot) {
   return KernelContext::error("input {} holds no tensor", slot.str());
 }
 
+// Of ops that are given the numbers as one tensor and as a list of tensors, those that take the
+// list; all others take the tensor.
+bool takes_list(llvm::StringRef type) {
+  return type == "reshape" || type == "reshape2" || type == "crop_tensor" ||
+         type.startswith("uniform_random") || type == "gaussian_random" ||
+         type == "truncated_gaussian_random" || type == "randint";
+}
+
 }  // namespace
 
 Status append_ints(const Tensor& tensor, llvm::StringRef name, Ints& out) {
@@ -42,6 +50,8 @@ IntList::IntList(const KernelSetup& op, llvm::StringRef attr, llvm::StringRef te
     : fixed_(op.attr<std::vector<int64_t>>(attr)), tensor_name_(tensor), list_name_(list) {
   if (!tensor.empty()) tensor_ = op.input(tensor);
   if (!list.empty()) list_ = op.inputs(list);
+  if (!tensor_ || list_.count == 0) return;
+  takes_list(op.op().type()) ? void(tensor_ = {}) : void(list_ = {});
 }
 
 StatusOr<Ints> IntList::read(const KernelContext& ctx) const {

@@ -21,7 +21,7 @@ Status append_ints(const Tensor& tensor, llvm::StringRef name, Ints& out);
 StatusOr<int64_t> one_int(const Tensor& tensor, llvm::StringRef name);
 
 /// Numbers that a program gives as an attribute, as one tensor, or as a list of tensors of one
-/// element; the list wins over the tensor, which wins over the attribute.
+/// element; tensors win over the attribute, and the one over the list, but for reshape2 and some.
 class IntList {
  public:
   IntList() = default;

@@ -23,7 +23,8 @@ struct WideLoops {
   FewPlacesWeights few_places_weights;
 };
 
-/// Null if the processor, or the build, has none. Thread-safety: any.
+/// Null if the processor, or the build, has none, or ONEDNN_MAX_CPU_ISA forbids AVX-512.
+/// Thread-safety: any.
 const WideLoops* wide_loops();
 
 }  // namespace millrace::kernels

@@ -1,3 +1,5 @@
+#include <oneapi/dnnl/dnnl.hpp>
+
 #include "kernels/cpu/activation/gelu.h"
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/wide_loops.h"
@@ -69,8 +71,13 @@ constexpr WideLoops kLoops = {
 }  // namespace
 
 const WideLoops* wide_loops() {
-  const bool supported = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-                         __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+  // oneDNN's limit (ONEDNN_MAX_CPU_ISA) holds here, too: one switch shows what an older processor
+  // would compute.
+  static const bool supported = [] {
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (isa & wanted) == wanted;
+  }();
   return supported ? &kLoops : nullptr;
 }
 

@@ -16,24 +16,11 @@ namespace {
 using backward::Names;
 using backward::OpPath;
 using backward::PendingOp;
+using backward::sub_block_of;
 
 constexpr int32_t kForwardLoss = 256;
 constexpr int32_t kBackward = 1;
 constexpr int32_t kBackwardLoss = 257;
-
-int32_t sub_block_of(const Op& op) {
-  const AttrValue* const attr = op.find_attr("sub_block");
-  return attr == nullptr || attr->kind() != AttrKind::kBlock
-             ? -1
-             : static_cast<int32_t>(attr->integer());
-}
-
-Names stopped_names(const Block& block) {
-  Names names;
-  for (const Var& var : block.vars())
-    if (var.stop_gradient()) names.insert(var.name().str());
-  return names;
-}
 
 // Everything of one call.
 class Backward {
@@ -45,17 +32,18 @@ class Backward {
     Block& root = program_.root();
     MILLRACE_RETURN_IF_ERROR(mark_loss(root));
     for (const Var& var : root.vars()) existing_.insert(var.name().str());
-    Names no_grad = stopped_names(root);
+    Names no_grad = backward::stopped_names(root);
     no_grad.insert(request_.no_grad.begin(), request_.no_grad.end());
-    MILLRACE_ASSIGN_OR_RETURN(OpPath path, backward::find_op_path(registry_, root, {request_.loss},
-                                                                  std::move(no_grad), false));
+    MILLRACE_ASSIGN_OR_RETURN(const OpPath path,
+                              backward::find_op_path(registry_, root, {request_.loss},
+                                                     std::move(no_grad), backward::Course::kOnce));
     std::vector<PendingOp> ops{loss_grad()};
     MILLRACE_RETURN_IF_ERROR(make_ops(path, root, ops));
     finish(ops, root, path.no_grad);
     append(ops, root);
     rename_existing(root);
-    declare_grads(root);
-    for (Block* const block : unused_blocks_) declare_grads(*block);
+    declare_grads(root, {});
+    for (Block* const block : unused_blocks_) declare_grads(*block, {});
     return mark_params(root);
   }
 
@@ -98,21 +86,49 @@ class Backward {
       Op& op = *path.ops[i];
       Block* sub_block = nullptr;
       if (const int32_t index = sub_block_of(op); index > 0) {
-        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(op, index, path, target));
+        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(index, path.inner.at(index), target));
       }
       const GradContext context(
           op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
       MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
       if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
       if (made.empty()) add_reader(op, out);
+      if (target.index() == 0) note_overwritten(op, made);
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
-        if (sub_block != nullptr) point_at(grad, *sub_block);
+        if (sub_block != nullptr) point_at(grad, *sub_block, op);
         out.push_back({std::move(grad), sub_block});
       }
     }
     return Ok();
+  }
+
+  // Gradient ops run when all forward ops have, so they read what the last of them has left.
+  void note_overwritten(const Op& op, const std::vector<GradOp>& made) const {
+    if (request_.warnings == nullptr) return;
+    Names noted;
+    for (const GradOp& grad : made) {
+      for (const auto& [slot, names] : grad.inputs) {
+        for (const std::string& name : names) {
+          const Var* const var = op.block().find_var(name);
+          if (var == nullptr || var->persistable() || !is_dense_float(*var)) continue;
+          const Op* const last = op.block().last_writer(name);
+          if (last == nullptr || !op.comes_before(*last) || !noted.insert(name).second) continue;
+          request_.warnings->push_back(
+              InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
+                             "by then; gradients may be wrong, as in the original",
+                             name, op.block().index_of(*last), last->type().str())
+                  .at(op.location()));
+        }
+      }
+    }
+  }
+
+  static bool is_dense_float(const Var& var) {
+    return var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
+           (var.dtype() == DType::kFloat32 || var.dtype() == DType::kFloat64 ||
+            var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
   }
 
   // The gradient op of an op without wanted gradients goes later; until then it is a reader, and
@@ -127,17 +143,8 @@ class Backward {
   }
 
   // The gradients of a sub-block, in a block of their own.
-  StatusOr<Block*> make_sub_block(const Op& op, int32_t index, const OpPath& outer, Block& target) {
-    if (static_cast<size_t>(index) >= program_.block_count())
-      return InvalidProgram("there is no sub-block {}", index).at(op.location());
+  StatusOr<Block*> make_sub_block(int32_t index, const OpPath& path, Block& target) {
     Block& forward = program_.block(static_cast<size_t>(index));
-    Names needed;
-    for (const llvm::StringRef name : op.output_names()) {
-      if (!outer.no_grad.contains(name.str())) needed.insert(name.str());
-    }
-    MILLRACE_ASSIGN_OR_RETURN(const OpPath path,
-                              backward::find_op_path(registry_, forward, std::move(needed),
-                                                     stopped_names(forward), op.type() == "while"));
     Block& block = program_.add_block(target.index());
     block.set_forward_block(index);
     std::vector<PendingOp> ops;
@@ -162,7 +169,7 @@ class Backward {
   }
 
   // The attribute, and for a loop the gradients that come in and go out through it.
-  static void point_at(GradOp& grad, const Block& block) {
+  static void point_at(GradOp& grad, const Block& block, const Op& forward) {
     set_attr(grad, "sub_block", AttrValue::of_block(block.index()));
     if (grad.type != "while_grad") return;
     Names written;
@@ -178,10 +185,23 @@ class Backward {
       std::sort(names.begin(), names.end());
       set_attr(grad, "original_output_grad", make_attr(names));
     }
+    const auto x = forward.input("X");
     for (auto& [slot, names] : grad.outputs) {
-      for (std::string& name : names)
-        if (!written.contains(name)) name = names::kEmpty;
+      for (size_t i = 0; i < names.size(); ++i) {
+        const bool ends =
+            read_first.contains(names[i]) && i < x.size() && starts_before(forward, x[i]);
+        if (!written.contains(names[i]) && !ends) names[i] = names::kEmpty;
+      }
     }
+  }
+
+  // True for a var that has a value when the loop begins, which the loop overwrites without reading
+  // it: the gradient of that value is not the one that comes from behind. The original hands it on.
+  static bool starts_before(const Op& loop, llvm::StringRef name) {
+    const Var* const var = loop.block().find_var(name);
+    const Op* const writer = loop.block().first_writer(name);
+    return var != nullptr && is_dense_float(*var) && writer != nullptr &&
+           writer->comes_before(loop);
   }
 
   void append(std::vector<PendingOp>& ops, Block& block) {
@@ -194,7 +214,12 @@ class Backward {
       set_attr(pending.op, "op_role", role_of(pending.op));
       for (auto& [name, value] : pending.op.attrs) op.set_attr(name, std::move(value));
       ours_.insert(&op);
-      if (request_.after_append) request_.after_append(block, op);
+      if (!request_.after_append) continue;
+      request_.after_append(block, op);
+      for (const Op& added : llvm::reverse(block.ops())) {
+        if (&added == &op) break;
+        added_.insert(&added);
+      }
     }
   }
 
@@ -211,7 +236,7 @@ class Backward {
     for (int i = 0; i <= request_.earlier_calls; ++i) prefix += "grad/";
     std::map<std::string, std::string> renamed;
     for (Op* const op : root.op_vector()) {
-      if (!ours_.contains(op)) continue;
+      if (!ours_.contains(op) && !added_.contains(op)) continue;
       for (const llvm::StringRef name : op->input_names()) {
         const auto found = renamed.find(name.str());
         if (found != renamed.end()) op->replace_input(name, found->second);
@@ -235,23 +260,54 @@ class Backward {
     return block.find_var_recursive(name) != nullptr;
   }
 
+  // Gradients that exist in the sub-block of an op before any op in it has run. What a loop takes
+  // and gives goes from step to step, so an op of the body may read it that stands before its
+  // writer; and the state of a recurrence has the gradient that the step behind it has left. The
+  // original knows the first only one block deep.
+  static Names carried_into(const Op& op, Names from_outside) {
+    const auto inside = get_attr_or<std::vector<std::string>>(op, "original_output_grad", {});
+    const auto outside = op.input("Out@GRAD");
+    for (size_t k = 0; k < outside.size(); ++k) {
+      if (outside[k] == names::kEmpty) continue;
+      // a part of a sum has another name outside
+      const std::string name = k < inside.size() ? inside[k] : outside[k].str();
+      if (op.writes(outside[k]) || name != outside[k]) from_outside.insert(name);
+    }
+    if (op.type() != "recurrent_grad") return from_outside;
+    for (const std::string& state : get_attr_or<std::vector<std::string>>(op, "states", {})) {
+      // whether the gradient of an output exists is decided outside
+      if (!llvm::is_contained(op.input("outputs"), state)) from_outside.insert(names::grad(state));
+    }
+    return from_outside;
+  }
+
+  void declare_sub_block(const Op& op, Block& block, const Names& carried) {
+    const Names inside = carried_into(op, carried);
+    declare_grads(block, inside);
+    if (op.type() != "recurrent_grad") return;
+    // what the step behind leaves lands in a var of the step itself
+    for (const std::string& name : inside) {
+      if (!carried.contains(name) && !is_visible(block, name) && !block.readers_of(name).empty())
+        declare_like_forward(block, name);
+    }
+  }
+
   // In order of the ops, sub-blocks before the op they belong to. Ops whose gradients do not exist
   // go; the sums lose them.
-  void declare_grads(Block& block) {
+  void declare_grads(Block& block, const Names& carried) {
     for (Op* const op : block.op_vector()) {
       if (!ours_.contains(op)) continue;
       if (const int32_t index = sub_block_of(*op);
           index > 0 && program_.block(static_cast<size_t>(index)).forward_block().has_value())
-        declare_grads(program_.block(static_cast<size_t>(index)));
-      if (is_without_gradient(*op)) {
+        declare_sub_block(*op, program_.block(static_cast<size_t>(index)), carried);
+      if (is_without_gradient(*op, carried)) {
         forget(*op, block);
         continue;
       }
       for (const llvm::StringRef name : op->output_names()) {
         if (is_visible(block, name)) continue;
-        // a quirk of the original: this op declares the placeholder as well
         if (name == names::kEmpty && op->type() == "conditional_block_grad")
-          block.declare(name, VarSpec::tensor(DType::kFloat32, {}));
+          block.declare(name, VarSpec::tensor(placeholder_dtype(*op), {}));
         if (name != names::kEmpty && backward::is_grad_name(name))
           declare_like_forward(block, name);
       }
@@ -261,7 +317,21 @@ class Backward {
     }
   }
 
-  static bool is_without_gradient(Op& op) {
+  // A quirk of the original: conditional_block_grad declares the placeholder as well, with the type
+  // of the last input that it stands for.
+  static DType placeholder_dtype(const Op& op) {
+    const auto inputs = op.input("Input");
+    const auto grads = op.output("Input@GRAD");
+    DType dtype = DType::kFloat32;
+    for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
+      const Var* const var = op.block().find_var_recursive(inputs[i]);
+      if (grads[i] == names::kEmpty && var != nullptr && var->spec().has_tensor())
+        dtype = var->dtype();
+    }
+    return dtype;
+  }
+
+  static bool is_without_gradient(Op& op, const Names& carried) {
     if (op.output_names().empty() ||
         llvm::all_of(op.output_names(), [](llvm::StringRef n) { return n == names::kEmpty; }))
       return true;
@@ -271,7 +341,7 @@ class Backward {
     for (const llvm::StringRef name : op.input_names()) {
       if (!backward::is_grad_name(name)) continue;
       any = true;
-      if (is_visible(op.block(), name)) {
+      if (is_visible(op.block(), name) || carried.contains(name.str())) {
         exists = true;
         present.push_back(name);
       }
@@ -360,9 +430,10 @@ class Backward {
   const OpRegistry& registry_;
   Program& program_;
   const BackwardRequest& request_;
-  std::string loss_device_;         ///< where the op that makes the loss runs
-  Names existing_;                  ///< vars of block 0 before the call
-  llvm::DenseSet<const Op*> ours_;  ///< ops that this call has appended
+  std::string loss_device_;          ///< where the op that makes the loss runs
+  Names existing_;                   ///< vars of block 0 before the call
+  llvm::DenseSet<const Op*> ours_;   ///< ops that this call has appended
+  llvm::DenseSet<const Op*> added_;  ///< ops that after_append has appended to them
   std::map<std::string, std::string> renamed_;
   std::vector<Block*> unused_blocks_;  ///< gradients of a sub-block that its op has no use for
 };

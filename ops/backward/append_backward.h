@@ -34,6 +34,9 @@ struct BackwardRequest {
   /// Called after each op that is appended, for example to clip a gradient in place; may append
   /// ops.
   std::function<void(Block& block, Op& op)> after_append;
+  /// Gets what makes gradients doubtful, with the place: ops of block 0 whose gradient reads a
+  /// value that a later op has overwritten by then. The original says nothing of it. Null: nobody.
+  std::vector<Status>* warnings = nullptr;
 };
 
 /// Appends the ops that compute the gradients of a loss, declares their vars, and marks roles: Loss

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "framework/base/errors.h"
 #include "framework/names.h"
 #include "ops/backward/pending.h"
 #include "ops/registry.h"
@@ -18,37 +19,142 @@ void add_inputs(const Op& op, const Names& no_grad, Names& needed) {
   }
 }
 
-}  // namespace
+Course course_of(const Op& op) {
+  if (op.type() == "while") return Course::kLoop;
+  return op.type() == "recurrent" ? Course::kSteps : Course::kOnce;
+}
 
-StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed, Names no_grad,
-                              bool is_loop) {
-  const std::vector<Op*> ops = block.op_vector();
-  std::vector<bool> on_path(ops.size(), false);
-  // A value that a step leaves may be read by an op that stands before its writer in the next step.
-  for (int round = 0; round < (is_loop ? 2 : 1); ++round) {
-    for (size_t i = ops.size(); i-- > 0;) {
-      if (on_path[i] || !writes_one_of(*ops[i], needed)) continue;
-      const OpDef* const def = registry.find(ops[i]->type());
+// The walk through one block.
+class PathFinder {
+ public:
+  PathFinder(const OpRegistry& registry, Block& block, Names needed, const Names& no_grad,
+             Course course)
+      : registry_(registry),
+        block_(block),
+        no_grad_(no_grad),
+        course_(course),
+        ops_(block.op_vector()),
+        on_path_(ops_.size(), false),
+        targets_(ops_.size()),
+        needed_(std::move(needed)) {}
+
+  StatusOr<OpPath> run() {
+    if (course_ == Course::kSteps) need_everything();
+    bool changed = true;
+    while (changed) {
+      const size_t before = needed_.size();
+      MILLRACE_ASSIGN_OR_RETURN(changed, walk());
+      changed = course_ == Course::kLoop && (changed || needed_.size() != before);
+    }
+    return collect();
+  }
+
+ private:
+  // Every op counts, whoever reads what it writes: states are read by the next step.
+  void need_everything() {
+    for (const Op* const op : ops_) add_inputs(*op, {}, needed_);
+  }
+
+  // Returns whether an op has joined.
+  StatusOr<bool> walk() {
+    bool joined = false;
+    for (size_t i = ops_.size(); i-- > 0;) {
+      const Op& op = *ops_[i];
+      const bool is_needed = writes_one_of(op, needed_);
+      if (is_needed && sub_block_of(op) > 0) note_targets(op, targets_[i]);
+      if (on_path_[i] || (!is_needed && course_ != Course::kSteps)) continue;
+      const OpDef* const def = registry_.find(op.type());
       if (def == nullptr) {
         return Status(StatusCode::kInvalidProgram, "unknown op type; it has no gradient")
-            .at(ops[i]->location());
+            .at(op.location());
       }
       if (!def->has_grad()) continue;
-      on_path[i] = true;
-      add_inputs(*ops[i], no_grad, needed);
+      on_path_[i] = true;
+      joined = true;
+      add_inputs(op, no_grad_, needed_);
+    }
+    return joined;
+  }
+
+  void note_targets(const Op& op, Names& targets) const {
+    for (const llvm::StringRef name : op.output_names()) {
+      if (needed_.contains(name.str())) targets.insert(name.str());
     }
   }
-  OpPath path;
-  path.no_grad = std::move(no_grad);
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (!on_path[i]) continue;
-    path.ops.push_back(ops[i]);
-    if (ops[i]->has_attr("sub_block")) continue;
-    for (const llvm::StringRef name : ops[i]->output_names()) {
-      if (!needed.contains(name.str())) path.no_grad.insert(name.str());
+
+  StatusOr<OpPath> collect() {
+    OpPath path;
+    path.no_grad = no_grad_;
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (!on_path_[i]) continue;
+      Op& op = *ops_[i];
+      path.ops.push_back(&op);
+      if (const int32_t index = sub_block_of(op); index > 0) {
+        MILLRACE_ASSIGN_OR_RETURN(path.inner[index], inner_path(op, index, std::move(targets_[i])));
+      }
+      if (op.has_attr("sub_block") || !writes_one_of(op, needed_)) continue;
+      for (const llvm::StringRef name : op.output_names()) {
+        if (!needed_.contains(name.str())) path.no_grad.insert(name.str());
+      }
     }
+    return path;
   }
-  return path;
+
+  StatusOr<OpPath> inner_path(const Op& op, int32_t index, Names targets) {
+    Program& program = block_.program();
+    if (static_cast<size_t>(index) >= program.block_count() || index <= block_.index()) {
+      return InvalidProgram("'sub_block' is {}, expected a block behind {}, of {} blocks", index,
+                            block_.index(), program.block_count())
+          .at(op.location());
+    }
+    Block& block = program.block(static_cast<size_t>(index));
+    const Course course = course_of(op);
+    if (course == Course::kSteps) {
+      for (const llvm::StringRef name : op.output_names()) targets.insert(name.str());
+      for (const std::string& name : get_attr_or<std::vector<std::string>>(op, "states", {}))
+        targets.insert(name);
+    }
+    // whatever a var of the outer block is made of inside
+    const Names wanted = targets;
+    for (const Op& inside : block.ops()) {
+      if (writes_one_of(inside, wanted)) add_inputs(inside, {}, targets);
+    }
+    // vars without gradient lie on the way, too: gradients of counters count back
+    MILLRACE_ASSIGN_OR_RETURN(OpPath path,
+                              PathFinder(registry_, block, std::move(targets), {}, course).run());
+    path.no_grad.merge(stopped_names(block));
+    return path;
+  }
+
+  const OpRegistry& registry_;
+  Block& block_;
+  const Names& no_grad_;
+  const Course course_;
+  const std::vector<Op*> ops_;
+  std::vector<bool> on_path_;
+  std::vector<Names> targets_;  ///< of ops with a sub-block: their outputs that are needed
+  Names needed_;
+};
+
+}  // namespace
+
+int32_t sub_block_of(const Op& op) {
+  const AttrValue* const attr = op.find_attr("sub_block");
+  return attr == nullptr || attr->kind() != AttrKind::kBlock
+             ? -1
+             : static_cast<int32_t>(attr->integer());
+}
+
+Names stopped_names(const Block& block) {
+  Names names;
+  for (const Var& var : block.vars())
+    if (var.stop_gradient()) names.insert(var.name().str());
+  return names;
+}
+
+StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed,
+                              const Names& no_grad, Course course) {
+  return PathFinder(registry, block, std::move(needed), no_grad, course).run();
 }
 
 }  // namespace millrace::ops::backward

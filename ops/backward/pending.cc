@@ -63,10 +63,13 @@ class Summing {
 
   // Other arguments of the same op may still have the plain name: they come later.
   void add_writer(std::string& name, size_t writer) {
-    if (!is_grad_name(name) || name == names::kEmpty || ops_[writer].reads(name)) return;
+    if (!is_grad_name(name) || name == names::kEmpty) return;
     const auto [found, is_new] = writers_.try_emplace(name);
     Writers& writers = found->second;
     if (is_new) order_.push_back(name);
+    // A loop changes what came from behind it, which is then no part of its own. Where nothing
+    // came, what it gives is the first part; the original loses that to the next writer.
+    if (ops_[writer].reads(name) && !writers.names.empty()) return;
     if (writers.names.empty()) {
       writers.names = {name};
       writers.first = writer;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,6 +15,12 @@ using Names = std::set<std::string>;
 
 /// True if the name is that of a gradient; partial ones included.
 bool is_grad_name(llvm::StringRef name);
+
+/// The block in attribute sub_block; -1 if there is none.
+int32_t sub_block_of(const Op& op);
+
+/// Names of vars that say stop_gradient.
+Names stopped_names(const Block& block);
 
 /// A gradient op on its way into a block.
 struct PendingOp {
@@ -35,19 +42,31 @@ struct PendingOp {
   [[nodiscard]] bool reads(const std::string& name) const;
 };
 
+/// How the ops of a block follow one another.
+enum class Course {
+  kOnce,   ///< from first to last
+  kLoop,   ///< again and again: what a step leaves may be read by the next, by any op of it
+  kSteps,  ///< again and again, handing states on: every op is on the path, as in the original
+};
+
 /// Ops of a block on the way from what is needed back to its inputs, in block order, and the names
-/// that no gradient flows through.
+/// that no gradient flows through; the same of sub-blocks by their index.
 struct OpPath {
   std::vector<Op*> ops;
   Names no_grad;
+  std::map<int32_t, OpPath> inner;
 };
 
 /// Walks back from the needed names. An op is on the path if one of its outputs is needed and its
-/// type has a gradient rule; then its inputs are needed, unless they are in no_grad. For the body
-/// of a loop, ops join that write what later steps need. Errors: kInvalidProgram for an unknown op
-/// type.
-StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed, Names no_grad,
-                              bool is_loop);
+/// type has a gradient rule; then its inputs are needed, unless they are in no_grad. Of an op with
+/// a sub-block only those outputs count inside that are needed where it stands; in a loop, all that
+/// any op of a step needs.
+///
+/// The original goes through the body of a loop twice; a value that takes more steps than one on
+/// its way loses its gradient there. Here a body is gone through until nothing is added. Errors:
+/// kInvalidProgram for an unknown op type, or a sub-block that is not there.
+StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names needed,
+                              const Names& no_grad, Course course);
 
 /// Gives every writer of a gradient that has several of them a name of its own
 /// ("<grad>@RENAME@block<B>@<n>"), and adds the sums before the first reader.

@@ -1,3 +1,5 @@
+#include "framework/names.h"
+#include "framework/program.h"
 #include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
@@ -76,8 +78,30 @@ StatusOr<std::vector<GradOp>> grad_while(const GradContext& ctx) {
   return one_grad_op(std::move(op));
 }
 
+// True for counters, flags and the like.
+bool is_whole_number(const Block& block, llvm::StringRef name) {
+  const Var* const var = block.find_var_recursive(name);
+  if (var == nullptr || var->kind() != VarKind::kLodTensor || !var->spec().has_tensor())
+    return false;
+  switch (var->dtype()) {
+    case DType::kBool:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUint8:
+      return true;
+    default:
+      return false;
+  }
+}
+
 StatusOr<std::vector<GradOp>> grad_conditional(const GradContext& ctx) {
   std::vector<std::string> wanted = ctx.input_grad("Input", true);
+  const auto inputs = ctx.forward().input("Input");
+  for (size_t i = 0; i < wanted.size() && i < inputs.size(); ++i) {
+    if (is_whole_number(ctx.forward().block(), inputs[i])) wanted[i] = names::kEmpty;
+  }
   if (wanted.empty()) return std::vector<GradOp>{};
   GradOp op("conditional_block_grad");
   op.input("Cond", ctx.input("Cond"))

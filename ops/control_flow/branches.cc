@@ -27,7 +27,8 @@ Status infer_select_input(InferContext& ctx) {
 Status infer_select_output(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "Mask", 1));
   if (!ctx.input("X").has_shape) return Ok();
-  for (size_t i = 0; i < ctx.output_count("Out"); ++i) ctx.set_output("Out", ctx.input("X"), i);
+  for (size_t i = 0; i < ctx.op().output("Out").size(); ++i)
+    ctx.set_output("Out", ctx.input("X"), i);
   return Ok();
 }
 

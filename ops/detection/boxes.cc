@@ -60,6 +60,22 @@ Status infer_polygon(InferContext& ctx) {
   return infer_input_to_output(ctx);
 }
 
+Status infer_box_decoder(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "PriorBox", 2, 2));
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "TargetBox", 2, 2));
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "BoxScore", 2, 2));
+  const VarMeta& target = ctx.input("TargetBox");
+  const VarMeta& score = ctx.input("BoxScore");
+  if (target.has_shape && score.has_shape && score.dims[1] >= 0 &&
+      !dims_agree(target.dims[1], dims_product({4, score.dims[1]}))) {
+    return ctx.error("TargetBox {} must have 4 columns for each class of BoxScore {}",
+                     dims_text(target.dims), dims_text(score.dims));
+  }
+  ctx.copy("TargetBox", "DecodeBox");
+  ctx.copy("PriorBox", "OutputAssignBox");
+  return Ok();
+}
+
 }  // namespace
 
 void add_box_ops(OpRegistry& registry) {
@@ -95,6 +111,16 @@ void add_box_ops(OpRegistry& registry) {
                    .input("Input", "[batch, 2 * corners, height, width]")
                    .output("Output", "shape and dtype of Input")
                    .infer(infer_polygon));
+  registry.add(OpDef("box_decoder_and_assign")
+                   .doc("the boxes of all classes, and of each region that of its best class")
+                   .input("PriorBox", "[regions, 4], pixels")
+                   .input("PriorBoxVar", "[4]; factors of the offsets", Arity::kOptional)
+                   .input("TargetBox", "[regions, 4 * classes]; offsets of each class")
+                   .input("BoxScore", "[regions, classes]; class 0 is the background")
+                   .output("DecodeBox", "[regions, 4 * classes]")
+                   .output("OutputAssignBox", "[regions, 4]; PriorBox where no class scores")
+                   .attr("box_clip", 4.135F, "logarithm of the largest factor of a size")
+                   .infer(infer_box_decoder));
 }
 
 }  // namespace millrace::ops

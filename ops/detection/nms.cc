@@ -21,6 +21,18 @@ Status infer_nms(InferContext& ctx) {
   return Ok();
 }
 
+Status infer_retinanet_output(InferContext& ctx) {
+  for (const char* const slot : {"BBoxes", "Scores"})
+    MILLRACE_RETURN_IF_ERROR(check_rank(ctx, slot, 3, 3));
+  const size_t levels = ctx.input_count("Scores");
+  if (ctx.input_count("BBoxes") != levels || ctx.input_count("Anchors") != levels) {
+    return ctx.error("BBoxes, Scores and Anchors must have as many vars, found {}, {} and {}",
+                     ctx.input_count("BBoxes"), levels, ctx.input_count("Anchors"));
+  }
+  ctx.set_output("Out", tensor_meta(ctx.input("Scores").dtype, {-1, 6}, 1));
+  return Ok();
+}
+
 OpDef family_nms(llvm::StringRef type, llvm::StringRef doc) {
   OpDef def(type);
   def.doc(doc)
@@ -45,6 +57,46 @@ OpDef multiclass(llvm::StringRef type) {
       .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none");
 }
 
+OpDef locality_aware() {
+  OpDef def("locality_aware_nms");
+  def.doc("as multiclass_nms, but boxes that overlap and stand side by side are joined first")
+      .input("BBoxes", "[batch, boxes, 4], or of 4, 8, 12 or 16 corners")
+      .input("Scores", "[batch, classes, boxes]")
+      .output("Out", "[kept, 6]: class, score, box; one LoD level")
+      .attr("background_label", -1, "class that is left out; -1: none")
+      .required_attr<float>("score_threshold", "boxes below go")
+      .required_attr<int32_t>("nms_top_k", "best scores that go on; -1: all")
+      .range(-1)
+      .attr("nms_threshold", 0.3F, "overlap at which boxes are joined, and the worse box goes")
+      .range(0)
+      .attr("nms_eta", 1.0F, "factor of nms_threshold after each box; 1: none")
+      .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
+      .range(-1)
+      .attr("normalized", true, "corners are points; false: pixels")
+      .infer(infer_nms);
+  return def;
+}
+
+OpDef retinanet_output() {
+  OpDef def("retinanet_detection_output");
+  def.doc("boxes that a detector of one stage finds: decoded, the best, those that overlap little")
+      .input("BBoxes", "[batch, boxes, 4] for each level; offsets from the anchors", Arity::kMany)
+      .input("Scores", "[batch, boxes, classes] for each level", Arity::kMany)
+      .input("Anchors", "[boxes, 4] for each level, pixels of the scaled image", Arity::kMany)
+      .input("ImInfo", "[batch, 3]: height and width of the scaled image, scale")
+      .output("Out", "[kept, 6]: class from 1 on, score, box; one LoD level")
+      .required_attr<float>("score_threshold", "boxes below go, but not those of the last level")
+      .required_attr<int32_t>("nms_top_k", "best scores of a level that go on; -1: all")
+      .range(-1)
+      .required_attr<float>("nms_threshold", "overlap at which the worse box goes")
+      .range(0)
+      .required_attr<float>("nms_eta", "factor of nms_threshold after each box; 1: none")
+      .required_attr<int32_t>("keep_top_k", "boxes of an image at most; -1: all")
+      .range(-1)
+      .infer(infer_retinanet_output);
+  return def;
+}
+
 }  // namespace
 
 void add_nms_ops(OpRegistry& registry) {
@@ -55,6 +107,8 @@ void add_nms_ops(OpRegistry& registry) {
                    .input("RoisNum", "int32 [batch]; replaces LoD", Arity::kOptional)
                    .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
                    .output("NmsRoisNum", "int32 [batch], boxes of each image", Arity::kOptional));
+  registry.add(locality_aware());
+  registry.add(retinanet_output());
   registry.add(family_nms("matrix_nms", "boxes with scores lowered by the overlap with better ones")
                    .output("Index", "int32 [kept, 1]; place in the flat BBoxes", Arity::kOptional)
                    .output("RoisNum", "int32 [batch], boxes of each image", Arity::kOptional)

@@ -9,6 +9,7 @@ void register_detection(OpRegistry& registry) {
   add_nms_ops(registry);
   add_prior_ops(registry);
   add_proposal_ops(registry);
+  add_target_ops(registry);
   add_yolo_ops(registry);
 }
 

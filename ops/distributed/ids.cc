@@ -10,7 +10,7 @@ namespace {
 Status infer_split_ids(InferContext& ctx) {
   const VarMeta& ids = ctx.input("Ids");
   if (!dims_known(ids)) return Ok();
-  for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
+  for (size_t i = 0; i < ctx.op().output("Out").size(); ++i) {
     VarMeta out = ids;
     out.lod_level = 0;
     out.lod = {};
@@ -31,7 +31,7 @@ Status infer_merge_ids(InferContext& ctx) {
   }
   const VarMeta& x = ctx.input("X");
   if (!dims_known(x) || x.rank() != 2) return Ok();
-  for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
+  for (size_t i = 0; i < ctx.op().output("Out").size(); ++i) {
     const VarMeta& ids = ctx.input("Ids", i);
     const int64_t rows = dims_known(ids) && ids.rank() > 0 ? ids.dims[0] : -1;
     ctx.set_output("Out", tensor_with_lod_of(ids, x.dtype, {rows, x.dims[1]}), i);
@@ -42,11 +42,12 @@ Status infer_merge_ids(InferContext& ctx) {
 }  // namespace
 
 void add_id_ops(OpRegistry& registry) {
-  registry.add(OpDef("split_ids")
-                   .doc("distinct ids in ascending order; id goes to output id mod n")
-                   .input("Ids", "ids, or a gradient whose rows are ids", Arity::kMany)
-                   .output("Out", "what belongs to each server", Arity::kMany)
-                   .infer(infer_split_ids));
+  registry.add(
+      OpDef("split_ids")
+          .doc("distinct ids in ascending order, or rows in theirs; id goes to output id mod n")
+          .input("Ids", "ids, or a gradient whose rows are ids", Arity::kMany)
+          .output("Out", "what belongs to each server", Arity::kMany)
+          .infer(infer_split_ids));
   registry.add(OpDef("merge_ids")
                    .doc("output i has the row of each id of Ids[i], in order, repeats included")
                    .input("Ids", "ids as they were before splitting", Arity::kMany)

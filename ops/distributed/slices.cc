@@ -1,16 +1,17 @@
 #include "ops/distributed/defs.h"
 #include "ops/grad.h"
 #include "ops/infer_helpers.h"
+#include "ops/random/create.h"
 
 // Helpers of the transpiled programs: cutting gradients into slices of rows, choosing a trainer's
 // copy, placeholders.
 namespace millrace::ops {
 namespace {
 
-// Outputs get sections[i] rows of X; the sections must cover X.
-Status infer_sections(InferContext& ctx, const char* attr) {
+// Outputs get sections[i] rows of X; the sections must cover X, and not more unless they may.
+Status infer_sections(InferContext& ctx, const char* attr, bool beyond) {
   const auto sections = ctx.attr<std::vector<int64_t>>(attr);
-  const size_t outputs = ctx.output_count("Out");
+  const size_t outputs = ctx.op().output("Out").size();
   if (!sections.empty() && sections.size() != outputs) {
     return ctx.error("attribute '{}' has {} sections, expected {}, one for each var of 'Out'", attr,
                      sections.size(), outputs);
@@ -20,9 +21,11 @@ Status infer_sections(InferContext& ctx, const char* attr) {
   MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 100));
   int64_t sum = 0;
   for (const int64_t rows : sections) sum += rows;
-  if (!sections.empty() && !dims_agree(sum, x.dims[0])) {
-    return ctx.error("attribute '{}' has {} rows in all, expected {}, dim 0 of 'X' {}", attr, sum,
-                     x.dims[0], dims_text(x.dims));
+  // The last server's section of a table may reach beyond it.
+  const bool covered = beyond ? sum >= x.dims[0] : dims_agree(sum, x.dims[0]);
+  if (!sections.empty() && !covered) {
+    return ctx.error("attribute '{}' has {} rows in all, expected {}{}, dim 0 of 'X' {}", attr, sum,
+                     beyond ? "at least " : "", x.dims[0], dims_text(x.dims));
   }
   for (size_t i = 0; i < outputs; ++i) {
     VarMeta out = x;
@@ -36,6 +39,10 @@ Status infer_sections(InferContext& ctx, const char* attr) {
 
 Status infer_split_byref(InferContext& ctx) {
   const auto parts = ctx.attr<int32_t>("num");
+  if (parts <= 0 && ctx.attr<std::vector<int64_t>>("sections").empty()) {
+    return ctx.error("attribute 'num' must be at least 1 where 'sections' is empty, found {}",
+                     parts);
+  }
   if (ctx.attr<std::vector<int64_t>>("sections").empty() && parts > 0 && ctx.has_input("X") &&
       dims_known(ctx.input("X")) && ctx.input("X").rank() > 0) {
     const VarMeta& x = ctx.input("X");
@@ -43,7 +50,7 @@ Status infer_split_byref(InferContext& ctx) {
       return ctx.error("attribute 'num' is {}, which does not divide dim 0 of 'X' {}", parts,
                        dims_text(x.dims));
     }
-    for (size_t i = 0; i < ctx.output_count("Out"); ++i) {
+    for (size_t i = 0; i < ctx.op().output("Out").size(); ++i) {
       VarMeta out = x;
       out.lod_level = 0;
       out.lod = {};
@@ -52,11 +59,11 @@ Status infer_split_byref(InferContext& ctx) {
     }
     return Ok();
   }
-  return infer_sections(ctx, "sections");
+  return infer_sections(ctx, "sections", false);
 }
 
 Status infer_split_selected_rows(InferContext& ctx) {
-  return infer_sections(ctx, "height_sections");
+  return infer_sections(ctx, "height_sections", true);
 }
 
 // The gradient of cutting rows is the sum of the pieces.
@@ -75,7 +82,8 @@ Status infer_ref(InferContext& ctx) {
 
 Status infer_fake_init(InferContext& ctx) {
   const auto shape = ctx.attr<std::vector<int64_t>>("shape");
-  ctx.set_output("Out", ctx.dtype_attr("dtype"), shape);
+  MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));
+  ctx.set_output("Out", as_declared(ctx, tensor_meta(dtype, shape)));
   return Ok();
 }
 

@@ -14,5 +14,7 @@ void add_compare_ops(OpRegistry& registry);
 OpDef elementwise_chain();
 /// X - Y of equal shapes.
 OpDef minus();
+/// equal_all, allclose.
+void add_all_equal_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -8,6 +8,7 @@ void register_elementwise(OpRegistry& registry) {
   add_compare_ops(registry);
   registry.add(elementwise_chain());
   registry.add(minus());
+  add_all_equal_ops(registry);
 }
 
 }  // namespace millrace::ops

@@ -10,5 +10,6 @@ void add_lookup_ops(OpRegistry& registry);
 void add_pooled_lookup_ops(OpRegistry& registry);
 void add_sampled_loss_ops(OpRegistry& registry);
 void add_selected_rows_ops(OpRegistry& registry);
+void add_sample_logits_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -9,5 +9,7 @@ namespace millrace::ops {
 void add_ranking_ops(OpRegistry& registry);
 void add_fused_ops(OpRegistry& registry);
 void add_average_ops(OpRegistry& registry);
+void add_fused_layer_ops(OpRegistry& registry);
+void add_recommendation_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -44,7 +44,9 @@ Status infer_cross_entropy2(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(VarMeta out, loss_meta(ctx, false));
   VarMeta shape = ctx.input("X");
   if (shape.has_shape) shape.dims.push_back(0);
-  VarMeta match = out;
+  // a last dim of 1, whether the labels have it or not
+  VarMeta match = ctx.input("X");
+  if (match.has_shape) match.dims.back() = 1;
   match.lod_level = 0;
   match.lod = {};
   ctx.set_output("XShape", std::move(shape));

@@ -81,6 +81,33 @@ void add_classification(OpRegistry& registry) {
                           .outputs = {"X@GRAD"}}));
 }
 
+// Classes count from 1 in Label, and from 0 in the columns of X.
+Status infer_focal(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 2, 2));
+  MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "FgNum", 1));
+  const VarMeta& x = ctx.input("X");
+  if (x.has_shape && x.dims[0] >= 0)
+    MILLRACE_RETURN_IF_ERROR(check_elements(ctx, "Label", x.dims[0]));
+  ctx.copy("X", "Out");
+  return Ok();
+}
+
+void add_focal(OpRegistry& registry) {
+  registry.add(OpDef("sigmoid_focal_loss")
+                   .doc("cross entropy of sigmoid(X) that looks less at what is known well")
+                   .input("X", "[n, classes]")
+                   .input("Label", "int32 [n, 1]; class from 1 on, 0: none, -1: does not count")
+                   .input("FgNum", "int32 [1]; the loss is divided by it, or by 1 if it is less")
+                   .output("Out", "shape of X")
+                   .attr("gamma", 2.0F, "power of the distance from what should be")
+                   .attr("alpha", 0.25F, "weight of the right class; 1 - alpha of the others")
+                   .infer(infer_focal)
+                   .flops(elementwise_flops)
+                   .grad({.type = "sigmoid_focal_loss_grad",
+                          .inputs = {"FgNum", "Label", "Out@GRAD", "X"},
+                          .outputs = {"X@GRAD"}}));
+}
+
 void add_huber(OpRegistry& registry) {
   registry.add(loss("huber_loss", "squared error near 0, absolute error beyond delta", "X", "Y")
                    .output("Out", "shape of X")
@@ -104,6 +131,7 @@ void add_huber(OpRegistry& registry) {
 
 void add_elementwise_losses(OpRegistry& registry) {
   add_classification(registry);
+  add_focal(registry);
   add_huber(registry);
 }
 

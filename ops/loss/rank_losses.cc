@@ -8,7 +8,10 @@ namespace {
 Status infer_rank(InferContext& ctx) {
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Right"));
   MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Left", "Label"));
-  ctx.set_output("Out", without_offsets(ctx.input("Left")));
+  // scores may lack the last dim that the labels have, and the other way round
+  VarMeta out = ctx.input("Label");
+  out.dtype = ctx.input("Left").dtype;
+  ctx.set_output("Out", without_offsets(std::move(out)));
   return Ok();
 }
 
@@ -28,7 +31,7 @@ void add_rank_losses(OpRegistry& registry) {
                    .input("Label", "1 if Left should rank higher, else 0")
                    .input("Left", "scores [n, 1]")
                    .input("Right", "scores [n, 1]")
-                   .output("Out", "[n, 1]")
+                   .output("Out", "shape of Label")
                    .infer(infer_rank)
                    .grad({.type = "rank_loss_grad",
                           .inputs = {"Label", "Left", "Out@GRAD", "Right"},

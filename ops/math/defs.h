@@ -21,5 +21,7 @@ OpDef summed_mul_grad();
 OpDef pow();
 OpDef scale();
 OpDef sum();
+/// inverse, cholesky
+void add_linear_algebra_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

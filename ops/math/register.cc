@@ -18,6 +18,7 @@ void register_math(OpRegistry& registry) {
   registry.add(pow());
   registry.add(scale());
   registry.add(sum());
+  add_linear_algebra_ops(registry);
 }
 
 }  // namespace millrace::ops

@@ -8,7 +8,9 @@ namespace millrace::ops {
 /// Definitions of this folder, one a file.
 OpDef accuracy();
 OpDef auc();
+OpDef detection_map();
 OpDef mean_iou();
 OpDef precision_recall();
+OpDef positive_negative_pair();
 
 }  // namespace millrace::ops

@@ -50,8 +50,10 @@ DType rate_dtype(const Block& root, const std::string& loss) {
 }
 
 StatusOr<std::vector<ParamGrad>> gradients(Builder& builder, const std::string& loss,
-                                           const MinimizeOptions& options) {
+                                           const MinimizeOptions& options,
+                                           std::vector<Status>& warnings) {
   BackwardRequest request;
+  request.warnings = &warnings;
   request.loss = loss;
   request.parameters = options.parameters;
   request.no_grad = options.no_grad;
@@ -70,7 +72,7 @@ StatusOr<MinimizeResult> minimize(Builder& builder, const std::string& loss,
   MILLRACE_RETURN_IF_ERROR(check_error_clips(options.error_clips));
   MinimizeResult result;
   MILLRACE_ASSIGN_OR_RETURN(result.learning_rate, scheduled_rate(builder, options.learning_rate));
-  MILLRACE_ASSIGN_OR_RETURN(result.param_grads, gradients(builder, loss, options));
+  MILLRACE_ASSIGN_OR_RETURN(result.param_grads, gradients(builder, loss, options, result.warnings));
   std::vector<ParamGrad> pairs = result.param_grads;
   std::sort(pairs.begin(), pairs.end(),
             [](const ParamGrad& a, const ParamGrad& b) { return a.param < b.param; });

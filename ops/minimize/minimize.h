@@ -15,6 +15,7 @@ struct MinimizeResult {
   std::vector<Op*> optimize_ops;  ///< of the updates, in order; clip and decay are not among them
   std::vector<ParamGrad> param_grads;  ///< as append_backward() gives them
   std::string learning_rate;           ///< var that holds the rate
+  std::vector<Status> warnings;        ///< of append_backward()
 };
 
 /// Turns a forward program into a training program: the ops of the schedule, append_backward(),

@@ -48,6 +48,39 @@ StatusOr<std::optional<Dims>> output_dims_conv(const InferContext& ctx) {
   return std::optional<Dims>(std::move(out));
 }
 
+// Besides Output, its channels in parts.
+Status infer_conv_fusion(InferContext& ctx) {
+  const VarMeta input = ctx.input("Input");
+  MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
+  const auto parts = ctx.attr<std::vector<int64_t>>("split_channels");
+  if (parts.size() != ctx.output_count("Outputs")) {
+    return ctx.error(
+        "Outputs must have a var for each of the {} entries of attribute "
+        "'split_channels', found {}",
+        parts.size(), ctx.output_count("Outputs"));
+  }
+  if (!dims) {
+    ctx.set_output("Output", shapeless_meta(input.dtype));
+    for (size_t i = 0; i < parts.size(); ++i)
+      ctx.set_output("Outputs", shapeless_meta(input.dtype), i);
+    return Ok();
+  }
+  ctx.set_output("Output", without_offsets(with_dims(input, *dims)));
+  const size_t channel = channel_dim(input, channels_last(ctx, "data_format"));
+  int64_t total = 0;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (parts[i] < 1)
+      return ctx.error("attribute 'split_channels' must be at least 1, found {}", parts[i]);
+    total += parts[i];
+    Dims part = *dims;
+    part[channel] = parts[i];
+    ctx.set_output("Outputs", without_offsets(with_dims(input, part)), i);
+  }
+  if (parts.empty() || dims_agree(total, (*dims)[channel])) return Ok();
+  return ctx.error("attribute 'split_channels' adds up to {}, expected the {} channels of Output",
+                   total, (*dims)[channel]);
+}
+
 Status infer_conv(InferContext& ctx) {
   const VarMeta input = ctx.input("Input");
   MILLRACE_ASSIGN_OR_RETURN(const std::optional<Dims> dims, output_dims_conv(ctx));
@@ -112,6 +145,30 @@ OpDef fused_conv() {
       .inplace("ResidualData", "Output");
 }
 
+// The original's convolution for inference on a GPU, and its name since 2.6.
+OpDef conv_fusion(llvm::StringRef type) {
+  OpDef def(type);
+  def.doc("activation of a convolution plus another image and a bias")
+      .input("Input", "images, see data_format")
+      .input("Filter", "[output channels, input channels / groups, kernel...]")
+      .input("Bias", "one for each output channel", Arity::kOptional)
+      .input("ResidualData", "summand of the shape of Output", Arity::kOptional)
+      .input("AlgoCache", "of the GPU; not read", Arity::kOptional, kAnyKind)
+      .output("Output", "images")
+      .output("Outputs", "the channels of Output in parts", Arity::kAny);
+  return add_conv_attrs(def, 2)
+      .attr("activation", "relu", "what comes last")
+      .one_of({"identity", "relu", "relu6", "sigmoid", "tanh", "swish", "leaky_relu", "relux",
+               "band_pass"})
+      .attr("split_channels", std::vector<int32_t>{}, "channels of each of Outputs")
+      .attr("fuse_alpha", 0.0F, "slope of leaky_relu")
+      .attr("exhaustive_search", false, "of the GPU, no effect")
+      .attr("workspace_size_MB", 512, "of the GPU, no effect")
+      .attr("search_times", -1, "of the GPU, no effect")
+      .infer(infer_conv_fusion)
+      .flops(flops_conv);
+}
+
 }  // namespace
 
 void add_conv_ops(OpRegistry& registry) {
@@ -119,6 +176,8 @@ void add_conv_ops(OpRegistry& registry) {
   registry.add(family_conv("depthwise_conv2d", "depthwise_conv2d_grad", 2,
                            "two-dimensional convolution, every channel on its own"));
   registry.add(fused_conv());
+  registry.add(conv_fusion("conv2d_fusion"));
+  registry.add(conv_fusion("fused_conv2d_add_act"));
   registry.add(family_conv("conv3d", "conv3d_grad", 3, "three-dimensional convolution"));
 }
 

@@ -38,7 +38,8 @@ StatusOr<std::optional<Dims>> output_dims_deformable_conv(const InferContext& ct
   const auto parts = ctx.attr<int64_t>("deformable_groups");
   if (taps >= 0) {
     MILLRACE_RETURN_IF_ERROR(check_field(ctx, "Offset", dims_product({2, parts, taps}), places));
-    MILLRACE_RETURN_IF_ERROR(check_field(ctx, "Mask", dims_product({parts, taps}), places));
+    if (ctx.has_input("Mask"))
+      MILLRACE_RETURN_IF_ERROR(check_field(ctx, "Mask", dims_product({parts, taps}), places));
   }
   return std::optional<Dims>(Dims{input.dims[0], filter.dims[0], places[0], places[1]});
 }
@@ -61,19 +62,8 @@ double flops_deformable_conv(const InferContext& ctx) {
   return passes * 2 * per_filter * element_count(tensor_meta(DType::kFloat32, *dims.value()));
 }
 
-}  // namespace
-
-OpDef deformable_conv() {
-  return OpDef("deformable_conv")
-      .doc(
-          "two-dimensional convolution that reads every element of the kernel at a place of its "
-          "own, weighted")
-      .input("Input", "[batch, channels, height, width]")
-      .input("Offset", "[batch, 2 * deformable_groups * kernel, height, width of Output]")
-      .input("Filter", "[output channels, input channels / groups, kernel...]")
-      .input("Mask", "[batch, deformable_groups * kernel, height, width of Output]")
-      .output("Output", "[batch, output channels, height, width]")
-      .attr("strides", std::vector<int32_t>{1, 1}, "step of the window in each spatial dim")
+OpDef& add_deformable_attrs(OpDef& def) {
+  return def.attr("strides", std::vector<int32_t>{1, 1}, "step of the window in each spatial dim")
       .range(1)
       .attr("paddings", std::vector<int32_t>{0, 0}, "on both sides of each spatial dim")
       .attr("dilations", std::vector<int32_t>{1, 1}, "distance of the kernel's elements")
@@ -84,10 +74,38 @@ OpDef deformable_conv() {
       .range(1)
       .attr("im2col_step", 64, "images a kernel takes at once; no effect on the result")
       .infer(infer_deformable_conv)
-      .flops(flops_deformable_conv)
-      .grad({.type = "deformable_conv_grad",
-             .inputs = {"Input", "Offset", "Filter", "Mask", "Output@GRAD"},
-             .outputs = {"Input@GRAD", "Offset@GRAD", "Filter@GRAD", "Mask@GRAD"}});
+      .flops(flops_deformable_conv);
+}
+
+}  // namespace
+
+OpDef deformable_conv() {
+  OpDef def("deformable_conv");
+  def.doc(
+         "two-dimensional convolution that reads every element of the kernel at a place of its "
+         "own, weighted")
+      .input("Input", "[batch, channels, height, width]")
+      .input("Offset", "[batch, 2 * deformable_groups * kernel, height, width of Output]")
+      .input("Filter", "[output channels, input channels / groups, kernel...]")
+      .input("Mask", "[batch, deformable_groups * kernel, height, width of Output]")
+      .output("Output", "[batch, output channels, height, width]");
+  return add_deformable_attrs(def).grad(
+      {.type = "deformable_conv_grad",
+       .inputs = {"Input", "Offset", "Filter", "Mask", "Output@GRAD"},
+       .outputs = {"Input@GRAD", "Offset@GRAD", "Filter@GRAD", "Mask@GRAD"}});
+}
+
+OpDef deformable_conv_v1() {
+  OpDef def("deformable_conv_v1");
+  def.doc(
+         "two-dimensional convolution that reads every element of the kernel at a place of its own")
+      .input("Input", "[batch, channels, height, width]")
+      .input("Offset", "[batch, 2 * deformable_groups * kernel, height, width of Output]")
+      .input("Filter", "[output channels, input channels / groups, kernel...]")
+      .output("Output", "[batch, output channels, height, width]");
+  return add_deformable_attrs(def).grad({.type = "deformable_conv_v1_grad",
+                                         .inputs = {"Input", "Offset", "Filter", "Output@GRAD"},
+                                         .outputs = {"Input@GRAD", "Offset@GRAD", "Filter@GRAD"}});
 }
 
 }  // namespace millrace::ops

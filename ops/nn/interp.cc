@@ -105,16 +105,22 @@ OpDef family_interp(llvm::StringRef type, llvm::StringRef grad_type, llvm::Strin
 
 void add_interp_ops(OpRegistry& registry) {
   const auto add_old = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
-                           const char* method) {
+                           const char* method, InferFn infer_fn) {
     registry.add(family_interp(type, grad_type, doc, method)
                      .attr("scale", 0.0F, "size of Out / size of X; 0: not given")
                      .range(0)
-                     .infer(infer_image));
+                     .infer(infer_fn));
   };
   add_old("bilinear_interp", "bilinear_interp_grad",
-          "image resized, values from the four nearest pixels", "bilinear");
+          "image resized, values from the four nearest pixels", "bilinear", infer_image);
+  add_old("bicubic_interp", "bicubic_interp_grad",
+          "image resized, values from the sixteen nearest pixels", "bicubic", infer_image);
+  add_old("linear_interp", "linear_interp_grad", "line resized, values from the two nearest points",
+          "linear", infer_line);
+  add_old("trilinear_interp", "trilinear_interp_grad",
+          "volume resized, values from the eight nearest points", "trilinear", infer_volume);
   add_old("nearest_interp", "nearest_interp_grad", "image resized, values from the nearest pixel",
-          "nearest");
+          "nearest", infer_image);
   const auto add = [&](llvm::StringRef type, llvm::StringRef grad_type, llvm::StringRef doc,
                        const char* method, InferFn infer_fn) {
     registry.add(family_interp(type, grad_type, doc, method)

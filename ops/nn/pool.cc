@@ -9,7 +9,15 @@ namespace {
 StatusOr<Dims> pooled(const InferContext& ctx, llvm::ArrayRef<int64_t> input) {
   const auto kernel = ctx.attr<std::vector<int64_t>>("ksize");
   const size_t n = input.size();
-  if (ctx.attr<bool>("global_pooling")) return Dims(n, 1);
+  if (ctx.attr<bool>("global_pooling")) {
+    if (!ctx.attr<bool>("adaptive")) return Dims(n, 1);
+    // The original takes the size of the image for ksize, and this for the size of Out.
+    if (ctx.def().find_attr("pooling_type") == nullptr ||
+        ctx.attr<std::string>("pooling_type") == "avg")
+      return Dims(input.begin(), input.end());
+    return Status(StatusCode::kUnimplemented,
+                  "maxima with attributes 'global_pooling' and 'adaptive' together");
+  }
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "ksize", kernel.size(), n));
   for (const int64_t size : kernel) {
     if (size < 1) return ctx.error("attribute 'ksize' must be at least 1, found {}", size);
@@ -52,8 +60,8 @@ Status infer_pool3d(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_with_index(InferContext& ctx) {
-  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, infer_out(ctx, 2, false));
+Status infer_with_index(InferContext& ctx, size_t spatial) {
+  MILLRACE_ASSIGN_OR_RETURN(VarMeta out, infer_out(ctx, spatial, false));
   VarMeta mask = out;
   mask.dtype = DType::kInt32;
   mask.lod_level = 0;
@@ -62,6 +70,14 @@ Status infer_with_index(InferContext& ctx) {
   ctx.set_output("Out", std::move(out));
   ctx.set_output("Mask", std::move(mask));
   return Ok();
+}
+
+Status infer_with_index2d(InferContext& ctx) {
+  return infer_with_index(ctx, 2);
+}
+
+Status infer_with_index3d(InferContext& ctx) {
+  return infer_with_index(ctx, 3);
 }
 
 // One operation for each element of each window.
@@ -116,8 +132,15 @@ void add_pool_ops(OpRegistry& registry) {
   registry.add(
       family_pool("max_pool2d_with_index", "maximum of each window, and where it stands", 2)
           .output("Mask", "int32; place of the maximum in the flat image")
-          .infer(infer_with_index)
+          .infer(infer_with_index2d)
           .grad({.type = "max_pool2d_with_index_grad",
+                 .inputs = {"X", "Mask", "Out@GRAD"},
+                 .outputs = {"X@GRAD"}}));
+  registry.add(
+      family_pool("max_pool3d_with_index", "maximum of each window of a volume, and its place", 3)
+          .output("Mask", "int32; place of the maximum in the flat volume")
+          .infer(infer_with_index3d)
+          .grad({.type = "max_pool3d_with_index_grad",
                  .inputs = {"X", "Mask", "Out@GRAD"},
                  .outputs = {"X@GRAD"}}));
 }

@@ -16,6 +16,7 @@ void register_nn(OpRegistry& registry) {
   add_row_ops(registry);
   add_unfold_ops(registry);
   registry.add(deformable_conv());
+  registry.add(deformable_conv_v1());
   registry.add(spp());
   registry.add(unpool());
 }

@@ -66,12 +66,12 @@ Status infer_update_op(InferContext& ctx) {
 }
 
 OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states,
-           Arity arity) {
+           Arity arity, Arity rate) {
   OpDef def(type);
   def.doc(doc)
       .input("Param", "parameter", arity)
       .input("Grad", "gradient, dense or sparse rows", arity)
-      .input("LearningRate", "one element", arity);
+      .input("LearningRate", "one element", rate);
   for (const StateSlots& state : states) {
     def.input(state.input, state.doc, state.arity == Arity::kOne ? arity : state.arity);
   }
@@ -91,13 +91,14 @@ OpDef make(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots>
 
 }  // namespace
 
-OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states) {
-  return make(type, doc, states, Arity::kOne);
+OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states,
+                Arity rate) {
+  return make(type, doc, states, Arity::kOne, rate);
 }
 
 OpDef merged_update_op(llvm::StringRef type, llvm::StringRef doc,
                        llvm::ArrayRef<StateSlots> states) {
-  return make(type, doc, states, Arity::kMany);
+  return make(type, doc, states, Arity::kMany, Arity::kMany);
 }
 
 OpDef& with_master_param(OpDef& def, Arity arity) {

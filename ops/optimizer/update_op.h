@@ -18,7 +18,9 @@ struct StateSlots {
 /// Schema of an op that updates Param from Grad with LearningRate: those inputs, the states, and
 /// their outputs; attributes are chained on. Inference requires rows alike of Param, a dense Grad
 /// and the states, and one element for the rate and for states whose name has "Pow".
-OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states);
+/// \param rate  kOptional for an op that once had no LearningRate
+OpDef update_op(llvm::StringRef type, llvm::StringRef doc, llvm::ArrayRef<StateSlots> states,
+                Arity rate = Arity::kOne);
 /// As update_op, with slots that hold lists of equal length.
 OpDef merged_update_op(llvm::StringRef type, llvm::StringRef doc,
                        llvm::ArrayRef<StateSlots> states);

@@ -43,10 +43,11 @@ void add_adaptive(OpRegistry& registry) {
                    .range(0)
                    .flops(update_flops<8>));
 
-  OpDef adadelta = update_op(
-      "adadelta", "step from the ratio of running averages of updates and gradients",
-      {{"AvgSquaredGrad", "AvgSquaredGradOut", "running average of squared gradients"},
-       {"AvgSquaredUpdate", "AvgSquaredUpdateOut", "running average of squared updates"}});
+  OpDef adadelta =
+      update_op("adadelta", "step from the ratio of running averages of updates and gradients",
+                {{"AvgSquaredGrad", "AvgSquaredGradOut", "running average of squared gradients"},
+                 {"AvgSquaredUpdate", "AvgSquaredUpdateOut", "running average of squared updates"}},
+                Arity::kOptional);  // programs until 2020 have none: the step is taken as it is
   registry.add(with_master_param(adadelta)
                    .attr("rho", 0.95F, "share of the old averages")
                    .attr("epsilon", 1e-6F, "added under the roots")

@@ -3,17 +3,12 @@
 #include "framework/program.h"
 
 namespace millrace::ops {
-namespace {
 
-// Initialisers fill what their var is declared as: tables of servers are selected rows. The kernel
-// sizes those itself.
 VarMeta as_declared(const InferContext& ctx, VarMeta meta) {
   const Var* const out = ctx.op().block().find_var_recursive(ctx.op().first_output("Out"));
   if (out != nullptr && out->kind() == VarKind::kSelectedRows) meta.kind = out->kind();
   return meta;
 }
-
-}  // namespace
 
 Status infer_created(InferContext& ctx) {
   MILLRACE_ASSIGN_OR_RETURN(const DType dtype, checked_dtype(ctx, "dtype"));

@@ -5,6 +5,9 @@
 
 namespace millrace::ops {
 
+/// What an initialiser makes is what its var is declared as: tables of servers are selected rows,
+/// whose rows the kernel sets.
+VarMeta as_declared(const InferContext& ctx, VarMeta meta);
 /// Inference of ops that create Out from attributes shape and dtype.
 /// Errors: dtype is no element type, a dim below -1.
 Status infer_created(InferContext& ctx);

@@ -12,5 +12,7 @@ void add_draw_ops(OpRegistry& registry);
 /// range and linspace.
 void add_sequence_of_number_ops(OpRegistry& registry);
 OpDef dropout();
+/// empty, bernoulli, seed, shuffle_batch
+void add_sample_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -8,6 +8,7 @@ void register_random(OpRegistry& registry) {
   add_fill_ops(registry);
   add_sequence_of_number_ops(registry);
   registry.add(dropout());
+  add_sample_ops(registry);
 }
 
 }  // namespace millrace::ops

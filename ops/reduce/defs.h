@@ -17,5 +17,7 @@ OpDef clip_by_norm();
 OpDef logsumexp();
 OpDef norm();
 OpDef p_norm();
+OpDef histogram();
+OpDef segment_pool();
 
 }  // namespace millrace::ops

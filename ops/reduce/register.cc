@@ -11,6 +11,8 @@ void register_reduce(OpRegistry& registry) {
   registry.add(logsumexp());
   registry.add(norm());
   registry.add(p_norm());
+  registry.add(histogram());
+  registry.add(segment_pool());
 }
 
 }  // namespace millrace::ops

@@ -8,5 +8,6 @@ namespace millrace::ops {
 /// Families of this folder, one a file.
 void add_lod_rnn_ops(OpRegistry& registry);
 void add_dense_rnn_ops(OpRegistry& registry);
+void add_fused_rnn_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -71,6 +71,31 @@ Status infer_rnn(InferContext& ctx) {
   return Ok();
 }
 
+Status infer_cudnn_lstm(InferContext& ctx) {
+  for (const char* const slot : {"LastH", "last_h"})
+    ctx.set_output(slot, without_offsets(ctx.input("InitH")));
+  for (const char* const slot : {"LastC", "last_c"})
+    ctx.set_output(slot, without_offsets(ctx.input("InitC")));
+  if (ctx.has_input("W") == ctx.has_input("WeightList"))
+    return ctx.error("'W' or 'WeightList' must be given, and not both");
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Input", 3, 3));
+  const int64_t directions = ctx.attr<bool>("is_bidirec") ? 2 : 1;
+  const auto layers = static_cast<int64_t>(ctx.attr<int32_t>("num_layers"));
+  for (const char* const slot : {"InitH", "InitC"}) {
+    MILLRACE_RETURN_IF_ERROR(check_rank(ctx, slot, 3, 3));
+    const VarMeta& state = ctx.input(slot);
+    if (dims_known(state) && !dims_agree(state.dims[0], directions * layers)) {
+      return ctx.error("'{}' has shape {}, expected {} rows, layers times directions", slot,
+                       dims_text(state.dims), directions * layers);
+    }
+  }
+  const VarMeta& input = ctx.input("Input");
+  if (!dims_known(input)) return Ok();
+  const auto size = static_cast<int64_t>(ctx.attr<int32_t>("hidden_size"));
+  ctx.set_output("Out", input.dtype, {input.dims[0], input.dims[1], directions * size});
+  return Ok();
+}
+
 double rnn_flops(const InferContext& ctx) {
   const VarMeta& input = ctx.input("Input");
   double rows = 1;
@@ -81,6 +106,8 @@ double rnn_flops(const InferContext& ctx) {
   double weights = 0;
   for (size_t i = 0; i < ctx.input_count("WeightList"); ++i)
     weights += element_count(ctx.input("WeightList", i));
+  if (ctx.def().find_input("W") != nullptr && ctx.has_input("W"))
+    weights += element_count(ctx.input("W"));
   return 2.0 * rows * weights;
 }
 
@@ -149,6 +176,43 @@ void add_dense_rnn_ops(OpRegistry& registry) {
                   "SequenceLength", "State@GRAD", "WeightList"},
                  {"Input@GRAD", "PreState@GRAD", "WeightList@GRAD"},
                  {}}));
+  registry.add(OpDef("cudnn_lstm")
+                   .doc("layers of long short-term memory over a padded batch, time first")
+                   .input("Input", "[length, batch, width]")
+                   .input("InitH", "first states [layers * directions, batch, size]")
+                   .input("InitC", "first cell states, shape of InitH")
+                   .input("W", "all weights in the order of WeightList", Arity::kOptional)
+                   .input("WeightList", "weights of all layers, then biases", Arity::kAny)
+                   .input("SequenceLength", "length of each row", Arity::kOptional)
+                   .input("Cache", "of 1.x; not read", Arity::kOptional, kAnyKind)
+                   .intermediate("Reserve", "values for the gradient")
+                   .intermediate("StateOut", "state of the random generator")
+                   .output("Out", "[length, batch, directions * size]")
+                   .output("LastH", "last states", Arity::kOptional)
+                   .output("LastC", "last cell states", Arity::kOptional)
+                   .output("last_h", "LastH in programs of 1.x", Arity::kOptional)
+                   .output("last_c", "LastC in programs of 1.x", Arity::kOptional)
+                   .attr("dropout_prob", 0.0F, "dropout between layers")
+                   .range(0, 1)
+                   .attr("is_bidirec", false, "both directions")
+                   .attr("input_size", 10, "width of Input")
+                   .attr("hidden_size", 100, "number of cells")
+                   .range(1)
+                   .attr("num_layers", 1, "number of layers")
+                   .range(1)
+                   .attr("is_test", false, "no dropout")
+                   .attr("seed", 0, "0: another one each run")
+                   .attr("fix_seed", false, "of 1.x, false if it is given: seed does not count")
+                   .attr("max_len", 20, "of 1.x; length of Input at most, no effect")
+                   .attr("batch_size", 10, "of 1.x; rows of Input, no effect")
+                   .infer(infer_cudnn_lstm)
+                   .flops(rnn_flops)
+                   .grad({"cudnn_lstm_grad",
+                          {"InitC", "InitH", "Input", "LastC@GRAD", "LastH@GRAD", "Out", "Out@GRAD",
+                           "Reserve", "SequenceLength", "StateOut", "W", "WeightList",
+                           "last_c@GRAD", "last_h@GRAD"},
+                          {"InitC@GRAD", "InitH@GRAD", "Input@GRAD", "W@GRAD", "WeightList@GRAD"},
+                          {}}));
 }
 
 }  // namespace millrace::ops

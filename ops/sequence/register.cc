@@ -9,6 +9,8 @@ void register_sequence(OpRegistry& registry) {
   add_sequence_compute_ops(registry);
   add_crf_ops(registry);
   add_ctc_ops(registry);
+  add_beam_search_ops(registry);
+  add_fused_sequence_ops(registry);
 }
 
 }  // namespace millrace::ops

@@ -8,6 +8,7 @@ namespace millrace::ops {
 /// Definitions of this folder: ops that move, pick and reshape elements. One a file; families add
 /// several.
 OpDef concat();
+OpDef fusion_transpose_flatten_concat();
 OpDef random_crop();
 OpDef shard_index();
 OpDef split();
@@ -54,5 +55,7 @@ void add_transpose_ops(OpRegistry& registry);
 void add_unique_ops(OpRegistry& registry);
 /// where, where_index, masked_select
 void add_where_ops(OpRegistry& registry);
+/// trace, diag_embed
+void add_diagonals_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "ops/infer_helpers.h"
 #include "ops/lod_offsets.h"
 #include "ops/tensor/defs.h"
@@ -105,9 +107,11 @@ Status infer_expand_v2(InferContext& ctx) {
 Status infer_expand_as_v2(InferContext& ctx) {
   const VarMeta x = ctx.input("X");
   const auto attr = ctx.attr<std::vector<int64_t>>("target_shape");
+  // where the attribute leaves a dim open, all dims are those of Y
+  const bool is_open = attr.empty() || llvm::any_of(attr, [](int64_t dim) { return dim < 0; });
   std::optional<Dims> target;
   if (!attr.empty()) target = Dims(attr.begin(), attr.end());
-  if (attr.empty() && ctx.input("Y").has_shape) target = ctx.input("Y").dims;
+  if (is_open && ctx.input("Y").has_shape) target = ctx.input("Y").dims;
   if (!x.has_shape || !target) {
     ctx.set_output("Out", unknown_like(x));
     return Ok();
@@ -178,7 +182,7 @@ void add_expand_ops(OpRegistry& registry) {
       OpDef("expand_as_v2")
           .doc("broadcasts X to the shape of another tensor")
           .input("X", "any shape")
-          .input("Y", "its shape is the target; read if target_shape is empty", Arity::kOptional)
+          .input("Y", "its shape is the target if target_shape leaves a dim open", Arity::kOptional)
           .output("Out", "the target shape")
           .attr("target_shape", std::vector<int32_t>{}, "the target; -1: unknown")
           .range(-1)

@@ -26,9 +26,11 @@ void register_tensor(OpRegistry& registry) {
   add_unique_ops(registry);
   add_where_ops(registry);
   registry.add(concat());
+  registry.add(fusion_transpose_flatten_concat());
   registry.add(random_crop());
   registry.add(shard_index());
   registry.add(split());
+  add_diagonals_ops(registry);
 }
 
 }  // namespace millrace::ops

@@ -49,11 +49,22 @@ StatusOr<Dims> parts_of(const InferContext& ctx, int64_t size, size_t outputs) {
   if (ctx.has_input("SectionsTensorList")) return Dims(ctx.input_count("SectionsTensorList"), -1);
   const auto sections = ctx.attr<std::vector<int64_t>>("sections");
   if (!sections.empty()) return given_parts(ctx, size, sections);
-  const auto num = ctx.attr<int64_t>("num");
-  return equal_parts(ctx, size, num > 0 ? num : static_cast<int64_t>(outputs), outputs);
+  return equal_parts(ctx, size, ctx.attr<int64_t>("num"), outputs);
+}
+
+// Nothing but the attributes says how many parts a program wants: the number of outputs may be
+// wrong.
+Status check_stated(const InferContext& ctx) {
+  if (ctx.has_input("SectionsTensorList") || !ctx.attr<std::vector<int64_t>>("sections").empty() ||
+      ctx.attr<int64_t>("num") > 0)
+    return Ok();
+  return ctx.error(
+      "attribute 'num' must be at least 1 where 'sections' is empty, found {}: 'Out' has {} vars",
+      ctx.attr<int64_t>("num"), ctx.output_count("Out"));
 }
 
 Status infer_split(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_stated(ctx));
   const VarMeta x = ctx.input("X");
   const size_t outputs = ctx.output_count("Out");
   if (!x.has_shape || outputs == 0) return Ok();

@@ -90,7 +90,7 @@ Status infer_stack_grad(InferContext& ctx) {
                             checked_axis(ctx, "axis", ctx.attr<int64_t>("axis"), grad.rank()));
   Dims dims = grad.dims;
   dims.erase(dims.begin() + axis);
-  for (size_t i = 0; i < ctx.output_count("X@GRAD"); ++i)
+  for (size_t i = 0; i < ctx.op().output("X@GRAD").size(); ++i)  // some may be absent
     ctx.set_output("X@GRAD", tensor_meta(grad.dtype, dims), i);
   return Ok();
 }

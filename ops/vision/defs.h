@@ -13,5 +13,9 @@ void add_grid_ops(OpRegistry& registry);
 void add_rearrange_ops(OpRegistry& registry);
 /// roi_align, roi_pool, psroi_pool, prroi_pool
 void add_roi_ops(OpRegistry& registry);
+/// deformable_psroi_pooling, roi_perspective_transform
+void add_warped_roi_ops(OpRegistry& registry);
+/// similarity_focus, bilateral_slice
+void add_focus_ops(OpRegistry& registry);
 
 }  // namespace millrace::ops

@@ -74,6 +74,11 @@ Status infer_space_to_depth(InferContext& ctx) {
     return Ok();
   }
   const int64_t block = ctx.attr<int32_t>("blocksize");
+  if (x.dims[1] >= 0 && block > 0 && x.dims[1] % (block * block) != 0) {
+    return ctx.error(
+        "the square of attribute 'blocksize' ({}) does not divide the channels of X {}", block,
+        dims_text(x.dims));
+  }
   Dims dims = x.dims;
   MILLRACE_RETURN_IF_ERROR(scale_dim(ctx, x, 1, block * block, 1, "blocksize", dims));
   MILLRACE_RETURN_IF_ERROR(scale_dim(ctx, x, 2, 1, block, "blocksize", dims));
@@ -129,7 +134,7 @@ void add_rearrange_ops(OpRegistry& registry) {
                    .grad(from_out("shuffle_channel_grad")));
   registry.add(
       OpDef("space_to_depth")
-          .doc("an image made smaller, the pixels of a block put into channels")
+          .doc("an image made smaller and deeper, in the order of Darknet's reorg layer")
           .input("X", "[batch, channels, height, width]")
           .output("Out", "more channels, smaller height and width")
           .required_attr<int64_t>("blocksize", "height of X / height of Out")

@@ -7,6 +7,8 @@ void register_vision(OpRegistry& registry) {
   add_grid_ops(registry);
   add_rearrange_ops(registry);
   add_roi_ops(registry);
+  add_warped_roi_ops(registry);
+  add_focus_ops(registry);
 }
 
 }  // namespace millrace::ops

@@ -105,6 +105,39 @@ Status take_all(std::string_view prefix, const std::map<std::string, std::string
   return Ok();
 }
 
+bool is_default(const Setting& setting, const CommunicatorOptions& options) {
+  const CommunicatorOptions fresh;
+  return setting.flag != nullptr ? options.*setting.flag == fresh.*setting.flag
+                                 : options.*setting.number == fresh.*setting.number;
+}
+
+// What somebody has asked for and nobody reads.
+void remark_unread(CommMode mode, const std::map<std::string, std::string>& settings,
+                   const CommunicatorOptions& options, Remarks& remarks) {
+  const auto is_given = [&](std::string_view name) {
+    const std::string key(name);
+    return settings.contains(std::string(kFlagPrefix) + key) ||
+           settings.contains(std::string(kCommOptionsPrefix) + key);
+  };
+  const auto say = [&](std::string_view name, std::string_view why) {
+    remarks.push_back(fmt::format("communicator_{} has no effect: {}", name, why));
+  };
+  for (const Setting& setting : kSettings) {
+    if (!is_given(setting.name) || is_default(setting, options)) continue;
+    if (setting.passed != kNotPassed && (setting.passed >> static_cast<unsigned>(mode) & 1U) == 0)
+      say(setting.name, fmt::format("it is read in async mode, not in {}", comm_mode_name(mode)));
+  }
+  if (!options.is_sgd_optimizer)
+    say("is_sgd_optimizer", "the program says how gradients are merged");
+  if (is_given("rpc_retry_times") &&
+      options.rpc_retry_times != CommunicatorOptions().rpc_retry_times)
+    say("rpc_retry_times", "calls are repeated until their deadline");
+  for (const auto& [key, why] : {std::pair("barrier_table_id", "barriers need no table"),
+                                 {"pserver_endpoints", "the contexts name the servers"}}) {
+    if (settings.contains(key)) remarks.push_back(fmt::format("{} has no effect: {}", key, why));
+  }
+}
+
 void force(std::string_view name, int& value, int forced, CommMode mode, Remarks& remarks) {
   if (value == forced) return;
   remarks.push_back(
@@ -148,6 +181,7 @@ StatusOr<CommunicatorOptions> communicator_options(
   for (const auto& [key, text] : settings) MILLRACE_RETURN_IF_ERROR(take_extra(key, text, options));
   MILLRACE_RETURN_IF_ERROR(take_all(kCommOptionsPrefix, settings, options, remarks));
   MILLRACE_RETURN_IF_ERROR(take_all(kFlagPrefix, settings, options, remarks));
+  remark_unread(mode, settings, options, remarks);
   MILLRACE_RETURN_IF_ERROR(settle_options(mode, options, remarks));
   return options;
 }

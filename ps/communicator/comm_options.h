@@ -39,11 +39,11 @@ struct CommunicatorOptions {
   bool independent_recv_thread = true;
   /// Async: the thread receives when more than this number of gradients was sent.
   int min_send_grad_num_before_recv = 1;
-  /// Kept for programs that set it, without effect: CommContext::aggregate says what merging does.
+  /// No effect, and a remark: CommContext::aggregate says what merging does.
   bool is_sgd_optimizer = true;
   /// Longest time, in ms, that one call to the servers, a full queue or a barrier may take.
   int rpc_deadline_ms = 180'000;
-  /// Repeats of a failed call; for senders, which do the repeating.
+  /// No effect, and a remark: senders repeat a call until its deadline.
   int rpc_retry_times = 3;
   /// Gradients are merged and then dropped; nothing is sent or received.
   bool fake_rpc = false;
@@ -54,7 +54,7 @@ struct CommunicatorOptions {
   int trainer_id = 0;  ///< of this process, from 0; heter workers: behind the trainers
   /// The communicator counts steps itself, as `@PS_STEP_COUNTER@`; a context has to send that.
   bool need_global_step = false;
-  int barrier_table_id = -1;                   ///< table of the barriers; negative: none
+  int barrier_table_id = -1;                   ///< no effect, and a remark: barriers need no table
   std::vector<std::string> pserver_endpoints;  ///< host:port
   /// Threads of this trainer that run steps (CPU_NUM).
   int cpu_num = 1;
@@ -70,7 +70,7 @@ using Remarks = std::vector<std::string>;
 ///     list). Keys of other things are left alone
 /// \param cpu_num   >= 1
 /// \param k_steps   geo: default of max_merge_var_num and send_queue_size, > 0
-/// \param remarks   told of forced values and unknown communicator keys
+/// \param remarks   told of forced values, unknown communicator keys and what has no effect
 /// Errors: kInvalidArgument with key and value for what is no number or out of range.
 StatusOr<CommunicatorOptions> communicator_options(
     CommMode mode, const std::map<std::string, std::string>& settings, int cpu_num, int k_steps,

@@ -30,14 +30,16 @@ StatusOr<std::map<std::string, int32_t>> read_block_map(const Op& op, const std:
   return map;
 }
 
-StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op) {
+// A geo server to which no parameter fell has none; in other modes an empty block stands for that.
+StatusOr<std::vector<int32_t>> optimize_blocks(const Op& op, ServePlan::Mode mode) {
   std::vector<int32_t> blocks;
   const AttrValue* const attr = op.find_attr("optimize_blocks");
   if (attr != nullptr && attr->kind() == AttrKind::kBlocks)
     blocks.assign(attr->ints().begin(), attr->ints().end());
   if (attr != nullptr && attr->kind() == AttrKind::kBlock)
     blocks.push_back(static_cast<int32_t>(attr->integer()));
-  if (blocks.empty()) return InvalidProgram("the server has no optimize block");
+  if (blocks.empty() && mode != ServePlan::Mode::kGeo)
+    return InvalidProgram("the server has no optimize block");
   for (const int32_t block : blocks)
     MILLRACE_RETURN_IF_ERROR(check_block(op, block, "optimize_blocks"));
   return blocks;
@@ -100,7 +102,7 @@ StatusOr<ServePlan> ServePlan::read(const Op& op) {
     MILLRACE_RETURN_IF_ERROR(check_block(op, plan.checkpoint_block, "checkpint_block_id"));
   MILLRACE_ASSIGN_OR_RETURN(plan.message_blocks, read_block_map(op, "message_to_block_id"));
   if (op.type() != "heter_listen_and_serv") {
-    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int32_t> blocks, optimize_blocks(op));
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<int32_t> blocks, optimize_blocks(op, plan.mode));
     group_blocks(op, blocks, plan);
   }
   MILLRACE_ASSIGN_OR_RETURN(plan.grad_blocks, read_block_map(op, "grad_to_block_id"));

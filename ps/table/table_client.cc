@@ -285,10 +285,22 @@ Status TableClient::count_steps(int table_id, int64_t steps) {
   auto& tensor = number.as<Tensor>();
   MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kInt64, {1}));
   *tensor.data<int64_t>() = steps;
+  return push_to_all(table_id, "steps", number);
+}
+
+Status TableClient::set_rate(int table_id, float rate) {
+  Value number;
+  auto& tensor = number.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(tensor.resize(DType::kFloat32, {1}));
+  *tensor.data<float>() = rate;
+  return push_to_all(table_id, "rate", number);
+}
+
+Status TableClient::push_to_all(int table_id, const char* what, const Value& value) {
   std::vector<TableRequest> requests;
   for (size_t server = 0; server < servers(); ++server) {
     TableRequest request{server, Method::kPush, table_id, "", {}, {}};
-    request.items.push_back({"steps", &number, nullptr});
+    request.items.push_back({what, &value, nullptr});
     requests.push_back(std::move(request));
   }
   return caller_->call_all(requests);

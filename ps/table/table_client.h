@@ -103,12 +103,15 @@ class TableClient {
   Status set_dense(int table_id, std::span<const float> values);
   /// Steps for the counter of a tensor table, on every server.
   Status count_steps(int table_id, int64_t steps);
+  /// The learning rate from now on, of all tables that share it (RateTable), on every server.
+  Status set_rate(int table_id, float rate);
   /// Waits for the other trainers at every server; phases are counted here.
   Status barrier(const std::string& kind);
   /// This trainer comes to no barrier any more.
   Status leave();
 
  private:
+  Status push_to_all(int table_id, const char* what, const Value& value);
   Status send_rows(const SparseLayout& table, std::span<const int64_t> ids,
                    std::span<const float> values, int width, int labels, const char* text);
   Status send_dense(int table_id, std::span<const float> values, const char* text);

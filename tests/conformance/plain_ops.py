@@ -4,7 +4,10 @@ A function takes an Op and returns {output slot: array, or list of arrays}; None
 """
 import numpy as np
 
+import plain_detection
+import plain_fused
 import plain_layers
+import plain_newer
 import plain_sequences
 import plain_updates
 
@@ -16,8 +19,10 @@ class Op:
 
     def __init__(self, check, program):
         desc = program.blocks[0].ops[0]
+        self.name = desc.type
         self.attrs = {a.name: getattr(a, FIELDS[a.type]) for a in desc.attrs if a.type in FIELDS}
         self.slots = {s.parameter: list(s.arguments) for s in desc.inputs if s.arguments}
+        self.outs = {s.parameter: list(s.arguments) for s in desc.outputs if s.arguments}
         self.variant = check.variant
 
     def has(self, slot):
@@ -289,14 +294,15 @@ OPS = {
     "log_loss": lambda op: {"Loss": -op["Labels"] * np.log(op["Predicted"] + op.attrs["epsilon"]) -
                             (1 - op["Labels"]) * np.log(1 - op["Predicted"] + op.attrs["epsilon"])},
     "hinge_loss": lambda op: {"Loss": np.maximum(0, 1 - op["Logits"] * (2 * op["Labels"] - 1))},
-    "rank_loss": lambda op: {"Out": softplus(op["Left"] - op["Right"]) - op["Label"] * (op["Left"] - op["Right"])},
+    "rank_loss": lambda op: {"Out": softplus(op["Left"] - op["Right"]).reshape(op["Label"].shape) -
+                             op["Label"] * (op["Left"] - op["Right"]).reshape(op["Label"].shape)},
     "square_error_cost": lambda op: {"Out": square(op["X"] - op["Y"])},
     "squared_l2_distance": lambda op: {"Out": square(op["X"] - op["Y"]).reshape(len(op["X"]), -1).sum(axis=1, keepdims=True)},
     "label_smooth": lambda op: {"Out": (1 - op.attrs["epsilon"]) * op["X"] + op.attrs["epsilon"] *
                                 (op["PriorDist"].reshape(-1) if op.has("PriorDist") else 1 / op["X"].shape[-1])},
     "clip_by_norm": lambda op: {"Out": op["X"] * min(1, op.attrs["max_norm"] / max(np.sqrt(np.sum(op["X"] ** 2)), 1e-30))} if op.rows("X") is None else None,
     "cross": lambda op: {"Out": np.cross(op["X"], op["Y"], axis=op.attrs["dim"])} if op.attrs["dim"] != 9 else None,
-    **plain_layers.OPS, **plain_sequences.OPS, **plain_updates.OPS,
+    **plain_detection.OPS, **plain_fused.OPS, **plain_layers.OPS, **plain_newer.OPS, **plain_sequences.OPS, **plain_updates.OPS,
 }
 
 

@@ -30,8 +30,9 @@ def adam(op):
         p = p * (1 - lr * a.get("lr_ratio", 1.0) * a["coeff"])
     m, v = a["beta1"] * op["Moment1"] + (1 - a["beta1"]) * g, a["beta2"] * op["Moment2"] + (1 - a["beta2"]) * g * g
     b1, b2 = float(op["Beta1Pow"].ravel()[0]), float(op["Beta2Pow"].ravel()[0])
-    if op.rows("Grad") is not None and not a.get("use_global_beta_pow"):  # as in the original, powers move on before the step
-        b1, b2 = b1 * a["beta1"], b2 * a["beta2"]
+    if op.rows("Grad") is not None and not a.get("use_global_beta_pow"):
+        # as in the original, powers move on before the step, which sees it where they are updated in place
+        b1, b2 = (b * a[f"beta{k}"] if op.outs.get(f"Beta{k}PowOut") == op.slots[f"Beta{k}Pow"] else b for k, b in ((1, b1), (2, b2)))
     step = lr * np.sqrt(1 - b2) / (1 - b1)
     return {"ParamOut": p - step * m / (np.sqrt(v) + a["epsilon"] * np.sqrt(1 - b2)), "Moment1Out": m, "Moment2Out": v}
 

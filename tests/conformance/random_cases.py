@@ -22,6 +22,22 @@ SETTINGS = ("Shape", "ShapeTensor", "ShapeTensorList", "StartsTensor", "EndsTens
             "Start", "End", "Step", "Shift", "OutputSize", "Offset", "Seed", "Length0", "I")
 
 
+def square(x):
+    """Equal last dims, the smaller one."""
+    n = min(x.shape[-2:])
+    return x[..., :n, :n]
+
+
+# inputs that must have a form: how drawn values get it
+MADE = {
+    ("inverse", "Input"): lambda x: square(x) + 2 * np.eye(min(x.shape[-2:])),
+    ("cholesky", "X"): lambda x: square(x) @ np.swapaxes(square(x), -1, -2) + np.eye(min(x.shape[-2:])),
+    ("segment_pool", "SegmentIds"): np.sort,
+    ("lookup_table_dequant", "W"): lambda x: np.concatenate([np.full((len(x), 1), -1.0), np.ones((len(x), 1)), x[:, 2:]], axis=1),
+    ("sample_logits", "CustomizedProbabilities"): lambda x: np.abs(x) + 0.01,
+}
+
+
 class Reference:
     """One case of a reference file."""
 
@@ -148,7 +164,9 @@ class Variant:
             self.rows[name] = ([int(r) for r in rows], height)
         if entry.get("lod"):
             self.lods[name] = self.draw_lod(entry["lod"], shape[0])
-        self.values[name] = widened(narrowed(self.draw_values(entry, old, shape), kind), kind)
+        drawn = self.draw_values(entry, old, shape)
+        made = MADE.get((self.reference.op, entry["slot"]))
+        self.values[name] = widened(narrowed(made(drawn) if made else drawn, kind), kind)
 
     def draw_lod(self, lod, rows):
         key = json.dumps(lod)

@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "executor/check_nan.h"
+#include "executor/feed_targets.h"
 #include "executor/trace.h"
+#include "framework/tensor/limit.h"
 #include "tests/executor/values.h"
 
 namespace millrace::executor {
@@ -81,6 +83,99 @@ TEST_F(ExecutorTest, SaysWhichInputHoldsNoValue) {
   EXPECT_EQ(status.code(), StatusCode::kExecution);
   EXPECT_THAT(status.to_string(),
               HasSubstr("block 0, op 0 (scale), X[0] 'x': the input holds no value"));
+}
+
+// x -> feed, y = x * w, with names of older releases: nothing says that w is a parameter
+std::unique_ptr<Program> fed_product() {
+  auto program = Program::create();
+  Block& block = program->root();
+  VarSpec holder;
+  holder.kind = VarKind::kFeedMinibatch;
+  holder.persistable = true;
+  block.declare("feed", holder);
+  for (const char* const name : {"x", "y"})
+    block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 2}));
+  VarSpec weight = VarSpec::tensor(DType::kFloat32, {2, 2});
+  weight.persistable = true;
+  block.declare("w", weight);
+  block.append_op("feed").set_input("X", "feed").set_output("Out", "x").set_int("col", 0);
+  block.append_op("mul").set_input("X", "x").set_input("Y", "w").set_output("Out", "y");
+  return program;
+}
+
+TEST_F(ExecutorTest, NamesTheFeedThatIsMissing) {
+  const auto prepared = prepare(*fed_product());
+  scope_.local("w") = tensor_value({2, 2}, {1, 0, 0, 1});
+  std::vector<Value> results;
+  EXPECT_THAT(
+      prepared->run({}, {"y"}, results).to_string(),
+      HasSubstr("block 0, op 0 (feed), Out[0] 'x': the program feeds this var, but no value "
+                "was given"));
+}
+
+TEST_F(ExecutorTest, AFeedServesOneRun) {
+  const auto prepared = prepare(*fed_product());
+  scope_.local("w") = tensor_value({2, 2}, {1, 0, 0, 1});
+  NamedValues feeds;
+  feeds["x"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  ASSERT_TRUE(prepared->run(feeds, {"y"}, results).ok());
+  EXPECT_THAT(prepared->run({}, {"y"}, results).to_string(), HasSubstr("'x'"));
+  const Status again = prepared->run(feeds, {"y"}, results);
+  ASSERT_TRUE(again.ok()) << again.to_string();
+  EXPECT_THAT(floats(results[0]), ElementsAre(1, 2));
+}
+
+TEST_F(ExecutorTest, SaysWhichFeedsThereAre) {
+  NamedValues feeds;
+  feeds["image"] = tensor_value({1, 2}, {1, 2});
+  std::vector<Value> results;
+  EXPECT_EQ(prepare(*fed_product())->run(feeds, {"y"}, results).to_string(),
+            "error: 'image': feed: the program has no such var; it is fed x");
+  EXPECT_EQ(prepare(*two_scales())->run(feeds, {"z"}, results).to_string(),
+            "error: 'image': feed: the program has no such var; it is fed x");
+}
+
+TEST_F(ExecutorTest, RefusesToFeedAParameter) {
+  NamedValues feeds;
+  feeds["w"] = tensor_value({2, 2}, {1, 0, 0, 1});
+  std::vector<Value> results;
+  const Status status = prepare(*fed_product())->run(feeds, {"y"}, results);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.to_string(), HasSubstr("'w': feed: the var is a parameter of the program"));
+  // a learning rate is no parameter where another var is updated by it
+  auto program = fed_product();
+  VarSpec rate = VarSpec::tensor(DType::kFloat32, {1});
+  rate.persistable = true;
+  program->root().declare("rate", rate);
+  program->root().declare("g", VarSpec::tensor(DType::kFloat32, {2, 2}));
+  Op& update = program->root().append_op("sgd");
+  update.set_input("Param", "w").set_input("Grad", "g").set_input("LearningRate", "rate");
+  update.set_output("ParamOut", "w");
+  EXPECT_TRUE(check_feed_name(*program, "rate").ok());
+  EXPECT_FALSE(check_feed_name(*program, "w").ok());
+}
+
+TEST_F(ExecutorTest, NamesOpAndVarOfATensorThatIsTooLarge) {
+  auto program = Program::create();
+  Block& block = program->root();
+  block.declare("x", VarSpec::tensor(DType::kInt64, {-1, 1}));
+  block.declare("y", VarSpec::tensor(DType::kFloat32, {-1, -1}));
+  block.append_op("one_hot").set_input("X", "x").set_output("Out", "y").set_int("depth", 1000);
+  const auto prepared = prepare(*program);
+  NamedValues feeds;
+  auto& ids = feeds["x"].as<Tensor>();
+  ASSERT_TRUE(ids.resize(DType::kInt64, {4, 1}).ok());
+  std::fill_n(ids.data<int64_t>(), 4, 1);
+  std::vector<Value> results;
+  set_max_tensor_bytes(8000);
+  const Status status = prepared->run(feeds, {"y"}, results);
+  set_max_tensor_bytes(0);
+  EXPECT_EQ(status.code(), StatusCode::kResource);
+  EXPECT_THAT(status.to_string(),
+              HasSubstr("block 0, op 0 (one_hot), Out[0] 'y': a tensor of 16000 bytes is above the "
+                        "limit of 8000 bytes"));
+  EXPECT_TRUE(prepared->run(feeds, {"y"}, results).ok());
 }
 
 TEST_F(ExecutorTest, RefusesADenseResultInAVarOfRows) {

@@ -69,16 +69,21 @@ inline std::shared_ptr<ps::Transport> tcp() {
 }
 
 // A process of the job up to its programs.
-inline void prepare(Fleet& fleet, RoleMaker role, bool sync, UpdateMethod method = Sgd{}) {
+inline void prepare(Fleet& fleet, RoleMaker role, const DistributedStrategy& strategy,
+                    UpdateMethod method = Sgd{}) {
   check(fleet.init(std::move(role)));
   MinimizeOptions optimizer;
   optimizer.method = std::move(method);
   optimizer.learning_rate = 0.1;
-  check(fleet.distributed_optimizer(optimizer, strategy_of(sync)));
+  check(fleet.distributed_optimizer(optimizer, strategy));
   const auto registry = ops::standard_registry();
   const auto main = program_of("origin_main.pb");
   const std::string loss = main->root().back().output_names()[0].str();
   check(fleet.minimize(*registry, *main, *program_of("origin_startup.pb"), loss));
+}
+
+inline void prepare(Fleet& fleet, RoleMaker role, bool sync, UpdateMethod method = Sgd{}) {
+  prepare(fleet, std::move(role), strategy_of(sync), std::move(method));
 }
 
 // Workers have rows of their own, so that the order in which they push does not matter.

@@ -180,6 +180,11 @@ TEST(FleetJob, RefusesWhatItCannotDo) {
   spec = synchronous();
   check_fleet_job(spec.strategy.set_a_sync_configs({{"use_ps_gpu", int64_t{1}}}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("use_ps_gpu"));
+  for (const char* const key : {"local_sparse", "remote_sparse"}) {
+    spec = synchronous();
+    check_fleet_job(spec.strategy.set_trainer_desc_configs({{key, std::vector<std::string>{"x"}}}));
+    EXPECT_THAT(refusal(training, spec), HasSubstr("federated tables"));
+  }
   spec = synchronous();
   check_fleet_job(spec.strategy.set_a_sync_configs({{"k_steps", int64_t{3}}}));
   EXPECT_THAT(refusal(training, spec), HasSubstr("a_sync=false with a_sync_configs.k_steps=3"));

@@ -76,6 +76,40 @@ TEST(Fleet, TwoByTwoOnLoopbackEndsByItself) {
   }
 }
 
+TEST(Fleet, TheLaunchBarrierCanBeTurnedOff) {
+  const std::vector<std::string> servers = free_endpoints(1);  // nobody listens there
+  const auto rounds = [&](bool launch_barrier, const char* flag) {
+    Fleet fleet;
+    const std::map<std::string, std::string> variables{{"PADDLE_PSERVERS_IP_PORT_LIST", servers[0]},
+                                                       {"PADDLE_TRAINERS_NUM", "1"},
+                                                       {"TRAINING_ROLE", "TRAINER"},
+                                                       {"PADDLE_TRAINER_ID", "0"},
+                                                       {"POD_IP", "127.0.0.1"},
+                                                       {"PADDLE_PORT", "1"},
+                                                       {"PADDLE_WITH_GLOO", "1"},
+                                                       {"FLAGS_LAUNCH_BARRIER", flag}};
+    check(fleet.init_from_environment([=](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    }));
+    EXPECT_THAT(fleet.remarks(), ElementsAre(HasSubstr("PADDLE_WITH_GLOO has no effect")));
+    DistributedStrategy strategy = strategy_of(true);
+    check(strategy.set_a_sync_configs({{"launch_barrier", launch_barrier}}));
+    prepare(fleet, role_of(Role::kWorker, 0, servers), strategy);
+    int pending = 0;
+    WaitOptions wait;
+    wait.timeout = wait.pause = wait.connect_timeout = std::chrono::milliseconds(50);
+    wait.on_pending = [&](const std::vector<std::string>&) { ++pending; };
+    ps::ClientOptions client;
+    client.deadline = std::chrono::milliseconds(100);
+    EXPECT_FALSE(fleet.init_worker(tcp(), &wait, client).ok());
+    return pending;
+  };
+  EXPECT_GT(rounds(true, "1"), 0);
+  EXPECT_EQ(rounds(true, "0"), 0);
+  EXPECT_EQ(rounds(false, "1"), 0);
+}
+
 TEST(Fleet, CallsInTheWrongOrderAreErrors) {
   Fleet fleet;
   const auto registry = ops::standard_registry();

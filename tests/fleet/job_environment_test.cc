@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using Variables = std::map<std::string, std::string>;
 
 StatusOr<JobEnvironment> read(const Variables& variables) {
@@ -25,6 +27,81 @@ JobEnvironment expect(const Variables& variables) {
   auto job = read(variables);
   EXPECT_TRUE(job.ok()) << job.status().to_string();
   return job.ok() ? *job : JobEnvironment();
+}
+
+TEST(JobEnvironmentTest, TellsWhatNobodyReads) {
+  const auto remarks = [](const Variables& variables) {
+    return unread_variables([&](const std::string& name) -> std::optional<std::string> {
+      const auto found = variables.find(name);
+      return found == variables.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_THAT(remarks({{"PADDLE_WITH_GLOO", "0"}, {"PADDLE_GLOO_RENDEZVOUS", "3"}}), IsEmpty());
+  EXPECT_THAT(remarks({{"FLAGS_LAUNCH_BARRIER", "1"}}), IsEmpty());
+  EXPECT_THAT(remarks({{"PADDLE_WITH_GLOO", "1"}}),
+              ElementsAre(HasSubstr("PADDLE_WITH_GLOO=1 has no effect")));
+  for (const char* const name :
+       {"PADDLE_GLOO_RENDEZVOUS", "PADDLE_GLOO_FS_NAME", "PADDLE_GLOO_FS_UGI",
+        "PADDLE_GLOO_FS_PATH", "PADDLE_GLOO_HTTP_ENDPOINT"}) {
+    EXPECT_THAT(remarks({{"PADDLE_WITH_GLOO", "2"}, {name, "x"}}),
+                ElementsAre(HasSubstr("PADDLE_WITH_GLOO=2"),
+                            HasSubstr(std::string(name) + " has no effect")));
+  }
+  EXPECT_THAT(remarks({{"FLAGS_LAUNCH_BARRIER", "0"}}),
+              ElementsAre(HasSubstr("FLAGS_LAUNCH_BARRIER=0 has no effect")));
+}
+
+// All that a launcher has said, as one text.
+std::string told(const Variables& variables) {
+  const auto job = read(variables);
+  if (!job.ok()) return job.status().message();
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", job->source, job->role, job->rank,
+                     job->size, job->local_rank, join_list(job->trainer_endpoints),
+                     join_list(job->server_endpoints), job->own_endpoint, job->master, job->job,
+                     job->by_mpirun);
+}
+
+TEST(JobEnvironmentTest, EveryVariableIsSeen) {
+  const Variables collective{{"PADDLE_TRAINER_ID", "0"}, {"PADDLE_PORT", "1"}};
+  const Variables servers{{"TRAINING_ROLE", "TRAINER"}, {"PADDLE_PORT", "1"}};
+  const Variables slurm{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}};
+  const Variables mpi{{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const Variables pmi{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+  const Variables torch{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "9"}};
+  struct Row {
+    const char* name;
+    const char* value;
+    Variables beside;
+  };
+  for (const Row& row : {Row{"PADDLE_TRAINERS_NUM", "2", collective},
+                         Row{"PADDLE_GLOBAL_SIZE", "2", collective},
+                         Row{"PADDLE_TRAINER_ENDPOINTS", "a:1", collective},
+                         Row{"PADDLE_TRAINERS_ENDPOINTS", "a:1", collective},
+                         Row{"PADDLE_CURRENT_ENDPOINT", "a:1", collective},
+                         Row{"PADDLE_CURRENT_IP", "a", collective},
+                         Row{"POD_IP", "a", collective},
+                         Row{"PADDLE_LOCAL_RANK", "1", collective},
+                         Row{"PADDLE_RANK_IN_NODE", "1", collective},
+                         Row{"PADDLE_MASTER", "a:1", collective},
+                         Row{"PADDLE_JOB_ID", "j", collective},
+                         Row{"SYS_JOB_ID", "j", collective},
+                         Row{"TRAINING_ROLE", "TRAINER", collective},
+                         Row{"PADDLE_ROLE", "TRAINER", collective},
+                         Row{"PADDLE_TRAINING_ROLE", "TRAINER", collective},
+                         Row{"PADDLE_PSERVERS_IP_PORT_LIST", "a:1", servers},
+                         Row{"PADDLE_PSERVER_ENDPOINTS", "a:1", servers},
+                         Row{"PADDLE_PSERVER_IPS", "a", servers},
+                         Row{"PADDLE_PSERVERS", "a", servers},
+                         Row{"PADDLE_TRAINER_ID", "1", {{"PADDLE_TRAINERS_NUM", "2"}}},
+                         Row{"SLURM_LOCALID", "1", slurm},
+                         Row{"OMPI_COMM_WORLD_LOCAL_RANK", "1", mpi},
+                         Row{"MPI_LOCALRANKID", "1", pmi},
+                         Row{"LOCAL_RANK", "1", torch},
+                         Row{"MASTER_ADDR", "a", torch}}) {
+    Variables with = row.beside;
+    with[row.name] = row.value;
+    EXPECT_NE(told(with), told(row.beside)) << row.name;
+  }
 }
 
 TEST(JobEnvironmentTest, IsAloneWithoutALauncher) {

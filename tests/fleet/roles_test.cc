@@ -123,6 +123,15 @@ TEST(Environment, HeterWorkersComeBehindTheWorkers) {
   EXPECT_EQ(role->role_id(), 5);
   EXPECT_EQ(role->heter.device, "gpu:0");
   EXPECT_THAT(role->heter.stage_workers, ElementsAre(4, 2));
+  values["FLAGS_selected_gpus"] = "3";
+  EXPECT_EQ(role_from_environment(reader(values))->heter.device, "gpu:3");
+  values["HETER_DEVICE_TYPE"] = "xpu";
+  values["FLAGS_selected_xpus"] = "2";
+  EXPECT_EQ(role_from_environment(reader(values))->heter.device, "xpu:2");
+  values["PADDLE_NEXT_HETER_TRAINER_IP_PORT_LIST"] = "n:1";
+  EXPECT_THAT(role_from_environment(reader(values))->heter.next, ElementsAre("n:1"));
+  values["PADDLE_COORDINATOR_ENDPOINTS"] = "c:1";
+  EXPECT_THAT(role_from_environment(reader(values))->coordinator_endpoints, ElementsAre("c:1"));
   values.erase("PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST");
   EXPECT_THAT(role_from_environment(reader(values)).status().message(),
               HasSubstr("PADDLE_PREVIOUS_HETER_TRAINER_IP_PORT_LIST"));

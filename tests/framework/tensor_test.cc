@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/tensor/layout.h"
+#include "framework/tensor/limit.h"
 #include "framework/tensor/scope.h"
 
 namespace millrace {
@@ -57,6 +58,19 @@ TEST(Tensor, RefusesDimsThatNoTensorHas) {
   EXPECT_TRUE(tensor.resize(DType::kFloat32, {0, kHuge}).ok());
 }
 
+TEST(Tensor, RefusesMoreBytesThanTheProcessAllows) {
+  EXPECT_GT(max_tensor_bytes(), 0);
+  set_max_tensor_bytes(1000);
+  Tensor tensor;
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, {250}).ok());
+  const Status status = tensor.resize(DType::kFloat32, {2, 251});
+  set_max_tensor_bytes(0);
+  EXPECT_EQ(status.code(), StatusCode::kResource);
+  EXPECT_EQ(status.message(), "a tensor of 2008 bytes is above the limit of 1000 bytes");
+  EXPECT_THAT(status.notes(), ElementsAre("the tensor is f32 [2, 251]"));
+  EXPECT_TRUE(tensor.resize(DType::kFloat32, {2, 251}).ok());
+}
+
 TEST(Tensor, SharesRows) {
   const Tensor tensor = floats({3, 2}, {1, 2, 3, 4, 5, 6});
   const Tensor rows = tensor.share_rows(1, 3);
@@ -69,9 +83,27 @@ TEST(Tensor, HasNoElementsInBoundMemoryBeforeItIsResized) {
   Tensor tensor;
   tensor.bind(nullptr, memory.data(), memory.size());
   EXPECT_EQ(tensor.numel(), 0);
+  EXPECT_FALSE(tensor.initialized());
   ASSERT_TRUE(tensor.resize(DType::kFloat32, {}).ok());
   EXPECT_EQ(tensor.raw(), memory.data());
   EXPECT_EQ(tensor.numel(), 1);
+}
+
+TEST(Tensor, AViewOfMemoryWithoutOwnerIsNotWrittenAnew) {
+  std::vector<std::byte> memory(64);
+  Tensor tensor;
+  tensor.bind(nullptr, memory.data(), memory.size());
+  ASSERT_TRUE(tensor.resize(DType::kFloat32, {2}).ok());
+  Tensor view = tensor.share();
+  EXPECT_TRUE(view.shares_memory_with(tensor));
+  ASSERT_TRUE(view.resize(DType::kFloat32, {3}).ok());
+  EXPECT_FALSE(view.shares_memory_with(tensor));
+}
+
+TEST(Tensor, ACopyOfNothingIsNothing) {
+  Tensor tensor = floats({2}, {1, 2});
+  ASSERT_TRUE(tensor.copy_from(Tensor()).ok());
+  EXPECT_FALSE(tensor.initialized());
 }
 
 TEST(Lod, ChecksItsOffsets) {

@@ -11,13 +11,18 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(SpaceToDepth, PutsThePlaceInTheBlockBeforeTheChannel) {
+// As Darknet's reorg layer computes its indices: channels become pixels of a larger image, whose
+// memory is then seen with the dims of Out.
+TEST(SpaceToDepth, ReordersAsTheReorgLayerDoes) {
   RunOp op("space_to_depth");
-  op.in("X", {1, 2, 2, 2}, {0, 1, 2, 3, 10, 11, 12, 13}).out("Out").attr("blocksize", int64_t{2});
-  op.with_grad({"X"}).feed("Out0@GRAD", {1, 8, 1, 1}, {0, 1, 2, 3, 4, 5, 6, 7});
+  std::vector<double> count(16);
+  for (size_t i = 0; i < 16; ++i) count[i] = static_cast<double>(i);
+  op.in("X", {1, 4, 2, 2}, count).out("Out").attr("blocksize", int64_t{2});
+  op.with_grad({"X"}).feed("Out0@GRAD", {1, 16, 1, 1}, count);
   ASSERT_EQ(op.run_text(), "ok");
-  EXPECT_THAT(op.values("Out0"), ElementsAre(0, 10, 1, 11, 2, 12, 3, 13));
-  EXPECT_THAT(op.values("X0@GRAD"), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
+  EXPECT_THAT(op.values("Out0"), ElementsAre(0, 4, 1, 5, 8, 12, 9, 13, 2, 6, 3, 7, 10, 14, 11, 15));
+  EXPECT_THAT(op.values("X0@GRAD"),
+              ElementsAre(0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15));
 }
 
 TEST(GridSampler, GradientsAgreeWithFiniteDifferencesInSpace) {

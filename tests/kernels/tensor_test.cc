@@ -312,5 +312,73 @@ TEST(Multiplex, ChecksIds) {
   EXPECT_THAT(op.run_text(), HasSubstr("Ids has 2 at 1, expected a number in [0, 2)"));
 }
 
+// Programs may say a shape more than once: as an attribute, as a tensor, and as a list of tensors.
+// Which counts is what the original 2.6.2 does.
+TEST(Shapes, AreThoseOfTheTensorBeforeTheList) {
+  const auto with_both = [](const char* type, const char* attr, const char* tensor,
+                            const char* list) {
+    RunOp op(type);
+    op.in("X", {1, 2}, {1, 2}).in(tensor, {2}, {4, 2}, kI32);
+    op.in(list, {1}, {3}, kI32).in(list, {1}, {2}, kI32).ints(attr, {2, 2}).out("Out");
+    EXPECT_EQ(op.run_text(), "ok") << type;
+    return dims(op.value("Out0"));
+  };
+  EXPECT_THAT(with_both("expand_v2", "shape", "Shape", "expand_shapes_tensor"), ElementsAre(4, 2));
+  EXPECT_THAT(with_both("expand", "expand_times", "ExpandTimes", "expand_times_tensor"),
+              ElementsAre(4, 4));
+  EXPECT_THAT(with_both("tile", "repeat_times", "RepeatTimes", "repeat_times_tensor"),
+              ElementsAre(4, 4));
+
+  RunOp fill("fill_constant");
+  fill.in("ShapeTensor", {2}, {1, 4}, kI32);
+  fill.in("ShapeTensorList", {1}, {3}, kI32).in("ShapeTensorList", {1}, {1}, kI32);
+  fill.ints("shape", {2, 2}).attr("value", 1.5F).attr("dtype", 5).out("Out");
+  ASSERT_EQ(fill.run_text(), "ok");
+  EXPECT_THAT(dims(fill.value("Out0")), ElementsAre(1, 4));
+
+  RunOp slice("slice");
+  slice.in("Input", {6, 1}, counted(6)).in("StartsTensor", {1}, {1}, kI32);
+  slice.in("StartsTensorList", {1}, {2}, kI32).in("EndsTensor", {1}, {4}, kI32);
+  slice.ints("axes", {0}).ints("starts", {0}).ints("ends", {2}).ints("infer_flags", {-1});
+  slice.out("Out");
+  ASSERT_EQ(slice.run_text(), "ok");
+  EXPECT_THAT(slice.values("Out0"), ElementsAre(1, 2, 3));
+}
+
+TEST(Shapes, AreThoseOfTheListWhereOpsWantIt) {
+  RunOp reshape("reshape2");
+  reshape.in("X", {3, 4}, counted(12)).in("Shape", {2}, {4, 3}, kI32);
+  reshape.in("ShapeTensor", {1}, {6}, kI32).in("ShapeTensor", {1}, {2}, kI32);
+  reshape.ints("shape", {2, 6}).out("Out").out("XShape");
+  ASSERT_EQ(reshape.run_text(), "ok");
+  EXPECT_THAT(dims(reshape.value("Out0")), ElementsAre(6, 2));
+
+  // and of the attribute before the tensor
+  const auto drawn = [](const std::vector<int32_t>& attr, bool list) {
+    RunOp op("gaussian_random");
+    op.in("ShapeTensor", {2}, {3, 1}, kI32);
+    if (list) op.in("ShapeTensorList", {1}, {1}, kI32).in("ShapeTensorList", {1}, {5}, kI32);
+    op.ints("shape", attr).attr("seed", 1).attr("dtype", 5).out("Out");
+    EXPECT_EQ(op.run_text(), "ok");
+    return dims(op.value("Out0"));
+  };
+  EXPECT_THAT(drawn({2, 2}, true), ElementsAre(1, 5));
+  EXPECT_THAT(drawn({2, 2}, false), ElementsAre(2, 2));
+  EXPECT_THAT(drawn({}, false), ElementsAre(3, 1));
+}
+
+TEST(ExpandAs, TakesTheShapeOfYWhereTheAttributeLeavesADimOpen) {
+  const auto expanded = [](const std::vector<int32_t>& target) {
+    RunOp op("expand_as_v2");
+    op.in("X", {1, 3}, {1, 2, 3}).in("Y", {4, 3}, {0}).ints("target_shape", target).out("Out");
+    EXPECT_EQ(op.run_text(), "ok");
+    return dims(op.value("Out0"));
+  };
+  EXPECT_THAT(expanded({-1, 3}), ElementsAre(4, 3));
+  EXPECT_THAT(expanded({2, -1}), ElementsAre(4, 3));
+  EXPECT_THAT(expanded({2, 3}), ElementsAre(2, 3));
+  EXPECT_THAT(expanded({}), ElementsAre(4, 3));
+}
+
 }  // namespace
 }  // namespace millrace::kernels

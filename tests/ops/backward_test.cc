@@ -3,6 +3,7 @@
 
 #include "framework/diff/diff.h"
 #include "framework/read_program.h"
+#include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
 #include "ops/backward/error_clip.h"
 #include "ops/verify.h"
@@ -125,6 +126,41 @@ TEST_F(BackwardTest, ClipsTheWholeGradientOfAVar) {
                                       "tanh_grad", "clip", "mul_grad"));
 }
 
+TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  op("scale", {{"X", "x"}}, "b");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.warnings = &warnings;
+  backward(request);
+  ASSERT_EQ(warnings.size(), 2U) << "of mean, which reads its dims alone, and of tanh";
+  EXPECT_EQ(warnings[1].location().op_type, "tanh");
+  EXPECT_THAT(warnings[1].message(),
+              HasSubstr("reads 'b', which op 3 (scale) has overwritten by then"));
+}
+
+TEST_F(BackwardTest, ClipsTheGradientOfTheSecondLossUnderItsOwnName) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  program_->root().declare("other", VarSpec::tensor(DType::kFloat32, {}));
+  op("mean", {{"X", "a"}}, "other");
+  BackwardRequest request;
+  request.after_append = clip_errors({{"a", {-1, 2}}});
+  backward(request);
+  const size_t first = op_types().size();
+  request.loss = "other";
+  request.earlier_calls = 1;
+  ASSERT_TRUE(append_backward(*registry_, *program_, request).ok());
+  std::vector<std::string> clipped;
+  for (const Op* const made : program_->root().op_vector())
+    if (made->type() == "clip") clipped.push_back(made->input("X").front().str());
+  EXPECT_THAT(clipped, ElementsAre("a@GRAD", "grad/grad/a@GRAD"));
+  EXPECT_GT(op_types().size(), first);
+}
+
 TEST_F(BackwardTest, RefusesALossThatIsNotOneElement) {
   op("tanh", {{"X", "x"}}, "a");
   BackwardRequest request;
@@ -179,6 +215,97 @@ INSTANTIATE_TEST_SUITE_P(
                                 {{"trunk.w_0", "trunk.b_0", "cls.w_0", "cls.b_0"},
                                  {"trunk.w_0", "reg.w_0", "reg.b_0"}}}),
     [](const auto& reference) { return std::string(reference.param.name); });
+
+// A program of the original: the gradient of an output that nobody reads is named, but not
+// declared.
+TEST(AbsentGradientTest, IsTakenAsAbsent) {
+  const auto registry = standard_registry();
+  auto program =
+      read_program("tests/data/backward/control_flow/recurrent_state_unused.backward.pb", {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  const Status status = check_program(*registry, **program);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  const std::vector<Status> lost = lost_state_gradients(**program);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_EQ(lost[0].location().op_type, "recurrent_grad");
+  EXPECT_THAT(lost[0].message(), HasSubstr("no op behind the recurrence reads this output"));
+  VerifyOptions options;
+  options.lint = true;
+  const auto findings = verify_program(*registry, **program, options);
+  EXPECT_TRUE(llvm::any_of(findings,
+                           [](const Finding& finding) { return finding.rule == "lost-gradient"; }));
+}
+
+TEST(AbsentGradientTest, IsAnErrorWhereAnOpWritesIt) {
+  const auto registry = standard_registry();
+  auto program =
+      read_program("tests/data/backward/control_flow/recurrent_state_unused.backward.pb", {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  Block& root = (*program)->root();
+  const std::string state = lost_state_gradients(**program).at(0).location().var;
+  for (Op* const op : root.op_vector()) {
+    if (op->type() == "recurrent_grad")
+      root.insert_before(op, "scale").set_input("X", state).set_output("Out", state + "@GRAD");
+  }
+  EXPECT_THAT(check_program(*registry, **program).message(),
+              HasSubstr("var '" + state + "@GRAD' is not declared in block 0"));
+}
+
+TEST(AbsentGradientTest, OfAStateThatAnotherOpReadsIsLost) {
+  auto program =
+      read_program("tests/data/backward/control_flow/recurrent_output_unused.backward.pb", {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  const std::vector<Status> lost = lost_state_gradients(**program);
+  ASSERT_EQ(lost.size(), 1U);
+  EXPECT_THAT(lost[0].message(), HasSubstr("another op of the step reads the state"));
+}
+
+// Programs of the original with loops and branches, where its gradients are those of central
+// differences (tests/executor/gradients). Names in lists come from sets there.
+class ControlFlowReferenceTest : public ::testing::TestWithParam<const char*> {};
+
+// Lists of names in ops with blocks, sorted.
+std::unique_ptr<Program> with_sorted_lists(std::unique_ptr<Program> program) {
+  for (Block& block : program->blocks()) {
+    for (Op& op : block.ops()) {
+      if (op.type() != "while_grad") continue;
+      auto names = op.input("Out@GRAD");
+      llvm::sort(names);
+      op.set_input("Out@GRAD", llvm::ArrayRef<llvm::StringRef>(names));
+      op.set_strings("original_output_grad", {names.begin(), names.end()});
+    }
+  }
+  return program;
+}
+
+TEST_P(ControlFlowReferenceTest, IsMet) {
+  const std::string base = std::string("tests/data/backward/control_flow/") + GetParam();
+  const auto registry = standard_registry();
+  auto program = read_program(base + ".forward.pb", {});
+  auto wanted = read_program(base + ".backward.pb", {});
+  ASSERT_TRUE(program.ok() && wanted.ok());
+  BackwardRequest request;
+  request.loss = (*program)->root().back().output_names().front().str();
+  const auto pairs = append_backward(*registry, **program, request);
+  ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
+  const Status status = check_program(*registry, **program);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  const auto made = with_sorted_lists(*std::move(program));
+  const auto reference = with_sorted_lists(*std::move(wanted));
+  DiffOptions options;
+  // of several parameters of one op, in the order of their creation there
+  options.ignore_attrs = {"op_role_var"};
+  for (const Difference& difference : diff_programs(*reference, *made, options))
+    ADD_FAILURE() << difference.to_string();
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, ControlFlowReferenceTest,
+                         ::testing::Values("read_twice", "nested_loops", "inner_reads_outer_memory",
+                                           "cond_in_loop", "cond_reads_memory", "never_fetched",
+                                           "recurrent_last_state", "recurrent_state_unused",
+                                           "recurrent_in_loop", "cond_unused_output", "nested_cond",
+                                           "loop_in_cond", "loop_only_inside_written"),
+                         [](const auto& net) { return std::string(net.param); });
 
 }  // namespace
 }  // namespace millrace::ops

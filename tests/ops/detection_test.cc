@@ -131,5 +131,65 @@ TEST(Yolo, ChecksTheChannels) {
   EXPECT_EQ(loss.infer(), "Loss0 f32[2]; ObjectnessMask0 f32[2, 2, 3, 4]; GTMatchMask0 i32[2, 6]");
 }
 
+TEST(DetectorTargets, HaveRowsThatOnlyTheRunKnows) {
+  for (const char* const type : {"rpn_target_assign", "retinanet_target_assign"}) {
+    OneOp op(type);
+    op.in("Anchor", {40, 4}).in("GtBoxes", {-1, 4}, kF32, 1).in("IsCrowd", {-1, 1}, kI32, 1);
+    op.in("ImInfo", {-1, 3}).out("LocationIndex").out("ScoreIndex").out("TargetBBox");
+    op.out("TargetLabel").out("BBoxInsideWeight");
+    EXPECT_EQ(op.infer(),
+              "LocationIndex0 i32[-1] lod1; ScoreIndex0 i32[-1] lod1; TargetBBox0 f32[-1, 4] lod1; "
+              "TargetLabel0 i32[-1, 1] lod1; BBoxInsideWeight0 f32[-1, 4] lod1");
+  }
+  OneOp wrong("rpn_target_assign");
+  wrong.in("Anchor", {40, 5}).out("LocationIndex");
+  EXPECT_EQ(wrong.infer(), "error: Anchor must be [rows, 4], found [40, 5]");
+
+  OneOp proposals("generate_proposal_labels");
+  proposals.in("RpnRois", {-1, 4}, kF32, 1).out("BboxTargets").out("MaxOverlapWithGT");
+  proposals.attr("class_nums", 3);
+  EXPECT_EQ(proposals.infer(), "BboxTargets0 f32[-1, 12] lod1; MaxOverlapWithGT0 f32[-1] lod1");
+
+  OneOp masks("generate_mask_labels");
+  masks.in("Rois", {-1, 4}, kF32, 1).in("GtSegms", {-1, 2}, kF32, 3).out("MaskInt32");
+  masks.attr("num_classes", 3).attr("resolution", 7);
+  EXPECT_EQ(masks.infer(), "MaskInt320 i32[-1, 147] lod1");
+}
+
+TEST(DetectorResults, AreRowsOfSix) {
+  OneOp retinanet("retinanet_detection_output");
+  retinanet.in("BBoxes", {2, 9, 4}).in("BBoxes", {2, 4, 4}).in("Scores", {2, 9, 5});
+  retinanet.in("Scores", {2, 4, 5}).in("Anchors", {9, 4}).out("Out");
+  EXPECT_EQ(retinanet.infer(),
+            "error: BBoxes, Scores and Anchors must have as many vars, found 2, 2 and 1");
+  retinanet.in("Anchors", {4, 4});
+  EXPECT_EQ(retinanet.infer(), "Out0 f32[-1, 6] lod1");
+  OneOp nms("locality_aware_nms");
+  nms.in("BBoxes", {1, 10, 8}).in("Scores", {1, 1, 10}).out("Out");
+  EXPECT_EQ(nms.infer(), "Out0 f32[-1, 10] lod1");
+}
+
+TEST(BoxDecoder, HasABoxForEachClass) {
+  OneOp op("box_decoder_and_assign");
+  op.in("PriorBox", {-1, 4}, kF32, 1).in("TargetBox", {-1, 12}).in("BoxScore", {-1, 3});
+  op.out("DecodeBox").out("OutputAssignBox");
+  EXPECT_EQ(op.infer(), "DecodeBox0 f32[-1, 12]; OutputAssignBox0 f32[-1, 4] lod1");
+  OneOp wrong("box_decoder_and_assign");
+  wrong.in("PriorBox", {-1, 4}).in("TargetBox", {-1, 12}).in("BoxScore", {-1, 4}).out("DecodeBox");
+  EXPECT_EQ(wrong.infer(),
+            "error: TargetBox [-1, 12] must have 4 columns for each class of BoxScore [-1, 4]");
+}
+
+TEST(DetectionMap, CountsByClass) {
+  OneOp op("detection_map");
+  op.in("DetectRes", {-1, 6}, kF32, 1).in("Label", {-1, 5}, kF32, 1).attr("class_num", 4);
+  op.out("AccumPosCount").out("AccumTruePos").out("AccumFalsePos").out("MAP");
+  EXPECT_EQ(op.infer(),
+            "AccumPosCount0 i32[4, 1]; AccumTruePos0 f32[-1, 2] lod1; AccumFalsePos0 f32[-1, 2] "
+            "lod1; MAP0 f32[1]");
+  op.in("PosCount", {4, 1}, kI32);
+  EXPECT_EQ(op.infer(), "error: PosCount, TruePos and FalsePos must be given together");
+}
+
 }  // namespace
 }  // namespace millrace::ops

@@ -21,6 +21,8 @@ TEST(Distributed, SlicesCoverTheVar) {
             "attribute 'sections' has 10 rows in all, expected 11, dim 0 of 'X' [11, 3]");
   EXPECT_EQ(infer("split_byref", "X=f32[10,3]", "Out*3", sections),
             "attribute 'sections' has 2 sections, expected 3, one for each var of 'Out'");
+  EXPECT_EQ(infer("split_byref", "X=f32[10]", "Out*2", {}),
+            "attribute 'num' must be at least 1 where 'sections' is empty, found 0");
   EXPECT_EQ(infer("split_byref", "X=f32[10]", "Out*3", {{"num", make_attr(3)}}),
             "attribute 'num' is 3, which does not divide dim 0 of 'X' [10]");
   EXPECT_EQ(infer("split_selected_rows", "X=rows:f32[10,3]", "Out*2",

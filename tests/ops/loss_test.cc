@@ -110,5 +110,14 @@ TEST(Metrics, ShapesAndTypes) {
             "BatchMetrics=f64[6] AccumMetrics=f64[6] AccumStatesInfo=f32[3,4]");
 }
 
+TEST(SigmoidFocalLoss, HasALabelForEachRow) {
+  EXPECT_EQ(infer("sigmoid_focal_loss", "X=f32[4,5]@1 Label=i32[4,1] FgNum=i32[1]", "Out"),
+            "Out=f32[4,5]@1");
+  EXPECT_EQ(infer("sigmoid_focal_loss", "X=f32[4,5] Label=i32[3,1] FgNum=i32[1]", "Out"),
+            "Label must have 4 elements, found [3, 1]");
+  EXPECT_EQ(grad("sigmoid_focal_loss", "X Label FgNum", "Out", {}, "Label FgNum"),
+            "sigmoid_focal_loss_grad(FgNum Label Out@GRAD X -> X@GRAD)");
+}
+
 }  // namespace
 }  // namespace millrace::ops

@@ -291,5 +291,39 @@ TEST(Unfold, LaysOutWindows) {
             "error: a window of size 7 does not fit in dim 2 of X [-1, 3, 5, 6] padded by 0 and 0");
 }
 
+TEST(DeformableConvV1, HasNoMask) {
+  OneOp op("deformable_conv_v1");
+  op.in("Input", {2, 4, 6, 6}).in("Offset", {2, 18, 4, 4}).in("Filter", {3, 4, 3, 3}).out("Output");
+  EXPECT_EQ(op.infer(), "Output0 f32[2, 3, 4, 4]");
+  EXPECT_EQ(op.grad(),
+            "deformable_conv_v1_grad(Filter=Filter0; Input=Input0; Offset=Offset0; "
+            "Output@GRAD=Output0@GRAD -> Filter@GRAD=Filter0@GRAD; Input@GRAD=Input0@GRAD; "
+            "Offset@GRAD=Offset0@GRAD)");
+}
+
+TEST(MaxPool3dWithIndex, HasAPlaceForEachMaximum) {
+  OneOp op("max_pool3d_with_index");
+  op.in("X", {1, 2, 5, 6, -1}).out("Out").out("Mask").ints("ksize", {2, 2, 2});
+  op.ints("strides", {2, 2, 2});
+  EXPECT_EQ(op.infer(), "Out0 f32[1, 2, 2, 3, -1]; Mask0 i32[1, 2, 2, 3, -1]");
+  EXPECT_EQ(op.grad(),
+            "max_pool3d_with_index_grad(Mask=Mask0; Out@GRAD=Out0@GRAD; X=X0 -> "
+            "X@GRAD=X0@GRAD)");
+}
+
+TEST(Conv2dFusion, GivesChannelsInParts) {
+  for (const char* const type : {"conv2d_fusion", "fused_conv2d_add_act"}) {
+    OneOp op(type);
+    op.in("Input", {-1, 6, 6, 4}).in("Filter", {3, 4, 3, 3}).out("Output").out("Outputs", 2);
+    op.attr("data_format", "NHWC").ints("split_channels", {1, 2});
+    EXPECT_EQ(op.infer(),
+              "Output0 f32[-1, 4, 4, 3]; Outputs0 f32[-1, 4, 4, 1]; Outputs1 f32[-1, 4, 4, 2]");
+    op.ints("split_channels", {3});
+    EXPECT_EQ(op.infer(),
+              "error: Outputs must have a var for each of the 1 entries of attribute "
+              "'split_channels', found 2");
+  }
+}
+
 }  // namespace
 }  // namespace millrace::ops

@@ -118,5 +118,17 @@ TEST(Quant, GradientsPassThrough) {
             "op type 'fake_quantize_abs_max' has no gradient rule");
 }
 
+TEST(Rnn, CudnnLstm) {
+  const std::string inputs = "Input=f32[7,-1,3] InitH=f32[2,-1,5] InitC=f32[2,-1,5]";
+  const std::vector<std::pair<std::string, AttrValue>> attrs = {{"is_bidirec", make_attr(true)},
+                                                                {"hidden_size", make_attr(5)}};
+  EXPECT_EQ(infer("cudnn_lstm", inputs + " W=f32[400]", "Out LastH LastC", attrs),
+            "Out=f32[7,-1,10] LastH=f32[2,-1,5] LastC=f32[2,-1,5]");
+  EXPECT_EQ(infer("cudnn_lstm", inputs, "Out", attrs),
+            "'W' or 'WeightList' must be given, and not both");
+  EXPECT_EQ(infer("cudnn_lstm", inputs + " W=f32[400]", "Out", {{"hidden_size", make_attr(5)}}),
+            "'InitH' has shape [2, -1, 5], expected 1 rows, layers times directions");
+}
+
 }  // namespace
 }  // namespace millrace::ops

@@ -147,6 +147,15 @@ TEST(Split, CutsTheAxis) {
             "concat(X=Out0@GRAD,Out1@GRAD -> Out=X0@GRAD)");
 }
 
+TEST(Split, WantsToKnowHowManyParts) {
+  EXPECT_EQ(OneOp("split").in("X", {6, 4}).out("Out", 2).attr("num", 0).infer(),
+            "error: attribute 'num' must be at least 1 where 'sections' is empty, found 0: 'Out' "
+            "has 2 vars");
+  EXPECT_EQ(OneOp("split").in("X", {6, 4}).in("AxisTensor", {1}).out("Out", 2).infer(),
+            "error: attribute 'num' must be at least 1 where 'sections' is empty, found 0: 'Out' "
+            "has 2 vars");
+}
+
 TEST(Stack, AddsADim) {
   EXPECT_EQ(OneOp("stack").in("X", {2, -1}).in("X", {2, 3}).out("Y").attr("axis", -1).infer(),
             "Y0 f32[2, 3, 2]");
@@ -449,6 +458,17 @@ TEST(RandomCrop, CutsTheTrailingDims) {
             "Out0 f32[-1, 4, 5]");
   EXPECT_EQ(x_out("random_crop", {2, 8}).in("Seed", {1}, kI64).ints("shape", {9}).infer(),
             "error: attribute 'shape' wants 9 in dim 1, but X [2, 8] is smaller");
+}
+
+TEST(FusionTransposeFlattenConcat, JoinsMatrices) {
+  OneOp op("fusion_transpose_flatten_concat");
+  op.in("X", {2, 3, 4, 5}).in("X", {2, 1, -1, 5}).out("Out").ints("trans_axis", {0, 2, 3, 1});
+  op.attr("flatten_axis", 1).attr("concat_axis", 1);
+  EXPECT_EQ(op.infer(), "Out0 f32[2, -1]");
+  op.attr("concat_axis", 2);
+  EXPECT_EQ(op.infer(), "error: attribute 'concat_axis' must be 0 or 1, found 2");
+  op.ints("trans_axis", {0, 2, 2, 1}).attr("concat_axis", 0);
+  EXPECT_EQ(op.infer(), "error: attribute 'trans_axis' must be a permutation, found [0, 2, 2, 1]");
 }
 
 }  // namespace

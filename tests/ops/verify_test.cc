@@ -244,6 +244,33 @@ TEST_F(VerifyTest, RefusesRepeatedAttributes) {
                           HasSubstr("'use_mkldnn' occurs twice with different values")));
 }
 
+TEST_F(VerifyTest, RefusesAttributesUnderTheirOldNames) {
+  build_small_net();
+  Op& op = b_.program().root().append_op("roll");
+  op.set_input("X", "x").set_output("Out", "x");
+  op.set_attr("shifts", AttrValue::of_longs({1})).set_attr("dims", AttrValue::of_longs({0}));
+  EXPECT_THAT(found("attr-renamed"),
+              ElementsAre(HasSubstr("attribute 'dims' is called 'axis' since release 2.0")));
+  op.set_attr("axis", AttrValue::of_longs({0}));
+  EXPECT_TRUE(found("attr-renamed").empty());
+}
+
+TEST_F(VerifyTest, RefusesFormulasOfOlderReleases) {
+  build_small_net();
+  Op& op = b_.program().root().append_op("leaky_relu");
+  op.set_input("X", "x").set_output("Out", "x").set_float("alpha", 2);
+  EXPECT_TRUE(found("old-formula").empty());
+  b_.program().set_version(true, 1006001);
+  EXPECT_THAT(found("old-formula"),
+              ElementsAre(HasSubstr("leaky_relu with alpha 2 means something else in release "
+                                    "1006001")));
+  op.set_float("alpha", 0.5F);
+  EXPECT_TRUE(found("old-formula").empty());
+  b_.program().set_version(true, 2000000);
+  op.set_float("alpha", 2);
+  EXPECT_TRUE(found("old-formula").empty());
+}
+
 TEST_F(VerifyTest, AttributesNeedTheirValue) {
   build_small_net();
   const NameId name = b_.program().names().intern("x_num_col_dims");

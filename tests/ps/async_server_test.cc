@@ -122,6 +122,25 @@ TEST(AsyncServer, NamesAGradientThatStartsNoBlock) {
   EXPECT_TRUE(trainer.call(Method::kSend, "w@GRAD@0@PIECE", &grad).ok());
 }
 
+TEST(AsyncServer, AGeoServerWithoutParametersServesUntilItsTrainersHaveLeft) {
+  const auto way = std::make_shared<InprocTransport>();
+  TestServer server(way, R"(# millrace program 1
+
+block 0 {
+  listen_and_serv {
+      optimize_blocks: blocks[], endpoint: "server", Fanin: 1, distributed_mode: 3,
+      grad_to_block_id: strings[], sparse_grad_to_param: strings[]
+  }
+}
+)",
+                    {});
+  TestTrainer trainer(way, 0);
+  const Status unknown = trainer.call(Method::kGet, "w");
+  EXPECT_EQ(unknown.code(), StatusCode::kNotFound) << unknown.to_string();
+  ASSERT_TRUE(trainer.leave().ok());
+  EXPECT_TRUE(server.end().ok());
+}
+
 std::string compensating_server() {
   return R"(# millrace program 1
 

@@ -48,6 +48,7 @@ TEST(CommOptionsTest, FlagsWinOverPlainKeys) {
       parse(CommMode::kAsync, {{"communicator_max_merge_var_num", "3"},
                                {"FLAGS_communicator_max_merge_var_num", "7"},
                                {"FLAGS_communicator_independent_recv_thread", "0"},
+                               {"FLAGS_communicator_rpc_deadline", "77"},
                                {"trainers", "4"},
                                {"trainer_id", "2"},
                                {"need_global_step", "1"},
@@ -56,6 +57,7 @@ TEST(CommOptionsTest, FlagsWinOverPlainKeys) {
                                {"PATH", "/bin"}});
   EXPECT_EQ(options.max_merge_var_num, 7);
   EXPECT_FALSE(options.independent_recv_thread);
+  EXPECT_EQ(options.rpc_deadline_ms, 77);
   EXPECT_EQ(options.trainers, 4);
   EXPECT_EQ(options.trainer_id, 2);
   EXPECT_TRUE(options.need_global_step);
@@ -77,6 +79,32 @@ TEST(CommOptionsTest, SyncAndHalfAsyncForceTheNumberOfThreads) {
   Remarks remarks;
   EXPECT_EQ(parse(CommMode::kAsync, settings, 2, &remarks).send_queue_size, 20);
   EXPECT_THAT(remarks, IsEmpty());
+}
+
+TEST(CommOptionsTest, TellsWhatNobodyReads) {
+  const auto remark = [](CommMode mode, const char* key, const char* value) {
+    Remarks remarks;
+    parse(mode, {{key, value}}, 1, &remarks);
+    return remarks.size() == 1 ? remarks.front() : std::to_string(remarks.size()) + " remarks";
+  };
+  EXPECT_EQ(remark(CommMode::kAsync, "FLAGS_communicator_rpc_retry_times", "9"),
+            "communicator_rpc_retry_times has no effect: calls are repeated until their deadline");
+  EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "0"),
+            "communicator_is_sgd_optimizer has no effect: the program says how gradients are "
+            "merged");
+  EXPECT_EQ(remark(CommMode::kAsync, "barrier_table_id", "9"),
+            "barrier_table_id has no effect: barriers need no table");
+  EXPECT_EQ(remark(CommMode::kAsync, "pserver_endpoints", "a:1"),
+            "pserver_endpoints has no effect: the contexts name the servers");
+  EXPECT_EQ(remark(CommMode::kGeo, "FLAGS_communicator_independent_recv_thread", "0"),
+            "communicator_independent_recv_thread has no effect: it is read in async mode, not in "
+            "geo");
+  EXPECT_EQ(remark(CommMode::kHalfAsync, "communicator_min_send_grad_num_before_recv", "7"),
+            "communicator_min_send_grad_num_before_recv has no effect: it is read in async mode, "
+            "not in half-async");
+  // what jobs pass on by themselves
+  EXPECT_EQ(remark(CommMode::kAsync, "communicator_is_sgd_optimizer", "1"), "0 remarks");
+  EXPECT_EQ(remark(CommMode::kAsync, "communicator_independent_recv_thread", "0"), "0 remarks");
 }
 
 TEST(CommOptionsTest, SaysWhatIsWrong) {

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "ps/table/barrier_table.h"
+#include "ps/table/rate_table.h"
 #include "ps/table/tensor_table.h"
 #include "tests/ps/fake_sender.h"
 #include "tests/support/program_builder.h"
@@ -252,6 +253,36 @@ TEST(TensorTableTest, StepsOfAllTrainersMakeTheRateOfOtherTables) {
   Value reply;
   ASSERT_TRUE(steps.pull(TableCall{"", 0, 0, {}}, reply).ok());
   EXPECT_EQ(*reply.get_if<Tensor>()->data<int64_t>(), 6);
+}
+
+TEST(RateTableTest, TablesFollowTheRateThatWasSetLast) {
+  RateTable rate(0.5F);
+  DenseTableOptions options;
+  options.elements = 1;
+  options.learning_rate = 1;
+  auto table = make_dense_table(options);
+  table->share_rate(rate.rate());
+  ASSERT_TRUE(table->push(Floats{1}).ok());
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-0.5F));
+  const auto set = [&](float value) {
+    Value given;
+    auto& tensor = given.as<Tensor>();
+    EXPECT_TRUE(tensor.resize(DType::kFloat32, {1}).ok());
+    *tensor.data<float>() = value;
+    const Value* const arg = &given;
+    return rate.push(TableCall{"", 1, 0, {&arg, 1}});
+  };
+  ASSERT_TRUE(set(0).ok());  // a schedule may begin with 0
+  ASSERT_TRUE(table->push(Floats{1}).ok());
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-0.5F));
+  ASSERT_TRUE(set(2).ok());
+  ASSERT_TRUE(table->push(Floats{1}).ok());
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2.5F));
+  EXPECT_THAT(set(NAN).message(), HasSubstr("trainer 1 set the learning rate to nan"));
+  EXPECT_THAT(rate.push(TableCall{"", 1, 0, {}}).message(), HasSubstr("argument 0 is missing"));
+  Value reply;
+  ASSERT_TRUE(rate.pull(TableCall{"", 0, 0, {}}, reply).ok());
+  EXPECT_EQ(*reply.get_if<Tensor>()->data<float>(), 2.0F);
 }
 
 }  // namespace

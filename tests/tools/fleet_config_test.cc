@@ -2,8 +2,12 @@
 
 #include "tools/transpile/fleet_config.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "tools/ps/rate_schedule.h"
 
 namespace millrace::tools {
 namespace {
@@ -56,7 +60,39 @@ TEST(FleetConfig, NamesWhatIsWrong) {
               HasSubstr("key 'sparse_colour'"));
   EXPECT_THAT(fault(R"(, "env": {"CPU_NUM": 4})"), HasSubstr("'env.CPU_NUM': expected a string"));
   EXPECT_THAT(fault(R"(, "colour": 1)"), HasSubstr("colour"));
+  EXPECT_EQ(fault(R"(, "trainer_endpoints": "a:1,b:1")"),
+            "'trainers' is 1, but 'trainer_endpoints' has 2");
   EXPECT_EQ(fault(""), "");
+}
+
+TEST(RateSchedule, FollowsTheSchedulerObjects) {
+  const auto at = [](const std::string& text, int64_t step) {
+    const auto rate = parse_rate_schedule(text);
+    EXPECT_TRUE(rate.ok()) << rate.status().to_string();
+    return rate.ok() ? (*rate)(step) : -1.0F;
+  };
+  const std::string noam = R"({"type": "noam_scheduler", "d_model": 4, "warmup_steps": 10})";
+  EXPECT_EQ(at(noam, 0), 0.0F);
+  EXPECT_NEAR(at(noam, 1), 0.5 * std::pow(10.0, -1.5), 1e-8);
+  EXPECT_NEAR(at(noam, 10), 0.5 * std::pow(10.0, -0.5), 1e-7);
+  EXPECT_NEAR(at(noam, 40), 0.5 * std::pow(40.0, -0.5), 1e-7);
+  const std::string numbers = R"("learning_rate": 0.5, "gamma": 0.9})";
+  EXPECT_NEAR(at(R"({"type": "exponential_scheduler", )" + numbers, 3), 0.5 * 0.729, 1e-7);
+  EXPECT_NEAR(at(R"({"type": "natural_exp_scheduler", )" + numbers, 3), 0.5 * std::exp(-2.7), 1e-7);
+  EXPECT_NEAR(at(R"({"type": "inverse_time_scheduler", )" + numbers, 3), 0.5 / 3.7, 1e-7);
+}
+
+TEST(RateSchedule, OddOnesAreRefusedByName) {
+  const auto message = [](const std::string& text) {
+    return parse_rate_schedule(text).status().message();
+  };
+  EXPECT_THAT(message("[]"), HasSubstr("expected a JSON object"));
+  EXPECT_THAT(message(R"({"type": "cosine", "learning_rate": 1, "gamma": 1})"),
+              HasSubstr("found 'cosine'"));
+  EXPECT_THAT(message(R"({"type": "noam_scheduler", "d_model": 0, "warmup_steps": 1})"),
+              HasSubstr("expected numbers above 0"));
+  EXPECT_THAT(message(R"({"type": "exponential_scheduler", "learning_rate": 1})"),
+              HasSubstr("gamma"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // process and in several; saved, loaded and served; and what is wrong is named.
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <thread>
@@ -257,6 +258,48 @@ TEST_F(FleetJobs, AGeoJobIsSavedServedAndGoesOn) {
   EXPECT_EQ(floats_in(at("later.npz")).at("t1/step0/" + loss), alone.at(loss));
 }
 
+TEST_F(FleetJobs, ARateFollowsItsSchedule) {
+  const auto transpile_stepped = [&](const std::string& out, const std::string& schedule) {
+    write_configs("sync", {"127.0.0.1:7200", "127.0.0.1:7201"});
+    write("min.json",
+          fmt::format(R"({{"losses": ["{}"], "optimizer": [{{"type": "sgd", "schedule": {}}}]}})",
+                      ctr_job::loss_name(), schedule));
+    succeed("transpile-program",
+            {"--program", std::string(ctr_job::kFolder) + "origin_main.pb", "--startup",
+             std::string(ctr_job::kFolder) + "origin_startup.pb", "--minimize", at("min.json"),
+             "--fleet", at("fleet.json"), "-o", at(out), "--force", "-q"});
+  };
+  const auto trained = [&](const std::string& job, int steps) {
+    succeed("run-program",
+            joined(cluster(job, steps, "out.npz"), {"--save-persistables", at("after.npz")}));
+    return floats_in(at("after.npz"));
+  };
+  write_feeds(0, 4);
+  transpile_stepped("noam", R"({"type": "noam_scheduler", "d_model": 4, "warmup_steps": 2})");
+  const Arrays one = trained("noam", 1);
+  EXPECT_NE(trained("noam", 2).at("fc_0.w_0"), one.at("fc_0.w_0"));
+
+  transpile_stepped("job",
+                    R"({"type": "exponential_scheduler", "learning_rate": 0.5, "gamma": 0.25})");
+  const Arrays stepped = trained("job", 4);
+  // The same rates as feeds.
+  for (const int t : {0, 1}) fs::remove(at(fmt::format("job/trainer_{}/schedule.json", t)));
+  const Ended ended =
+      run("run-program", joined(cluster("job", 4, "out.npz"), {"--deadline-ms", "1000"}));
+  EXPECT_NE(ended.code, 0);
+  EXPECT_THAT(ended.output, HasSubstr("whoever trains steps the learning rate 'learning_rate_0'"));
+  NamedValues feeds = *io::read_values(at("feeds.npz"));
+  for (int t = 0; t < kWorkers; ++t) {
+    for (int step = 0; step < 4; ++step) {
+      auto& rate = feeds[fmt::format("t{}/step{}/learning_rate_0", t, step)].as<Tensor>();
+      check(rate.resize(DType::kFloat32, {1}));
+      *rate.data<float>() = static_cast<float>(0.5 * std::pow(0.25, step));
+    }
+  }
+  write("feeds.npz", *io::npz_bytes(feeds));
+  EXPECT_EQ(trained("job", 4), stepped);
+}
+
 TEST_F(FleetJobs, WhatIsNotThereIsRefusedByName) {
   transpile("job", "sync", {"127.0.0.1:7200"});
   write_feeds(0, 1);
@@ -348,6 +391,28 @@ TEST(FleetRuntimeJson, NamesWhatIsWrong) {
   EXPECT_THAT(fault(R"({"communicator_mode": 0, "role_id": 4, "endpoints": ["a:1"],
                     "fleet_opt": {"mpi_size": 2}})"),
               HasSubstr("'role_id': expected less than 1, found 4"));
+}
+
+TEST(FleetRuntimeJson, RefusesTrainersThatDoMoreThanTrain) {
+  const auto fault = [](const std::string& option) {
+    FleetRole role;
+    return parse_fleet_runtime(R"({"communicator_mode": 0, "role_id": 0, "endpoints": ["a:1"],
+        "barrier_table_id": 1, "fleet_opt": {"mpi_size": 2, )" +
+                                   option + "}}",
+                               role);
+  };
+  EXPECT_EQ(fault(R"("trainer": "MultiTrainer", "device_worker": "Hogwild", "dump_fields": [])")
+                .message(),
+            "");
+  for (const char* const key : {"dump_fields", "dump_param", "stat_var_names"}) {
+    const Status status = fault("\"" + std::string(key) + R"(": ["x"])");
+    EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
+    EXPECT_THAT(status.message(), HasSubstr("fleet_opt." + std::string(key)));
+  }
+  EXPECT_THAT(fault(R"("trainer": "PipelineTrainer")").message(),
+              HasSubstr("fleet_opt.trainer 'PipelineTrainer'"));
+  EXPECT_THAT(fault(R"("device_worker": "Section")").message(),
+              HasSubstr("fleet_opt.device_worker 'Section'"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr const char* kTrainer = "tests/data/programs/dist_table_trainer.pb";
@@ -165,6 +166,34 @@ TEST_F(ProgramTools, OutputsAreNotOverwritten) {
   EXPECT_EQ(run(command + " --force").code, 0);
 }
 
+TEST_F(ProgramTools, TheNameOfTheOutputSaysItsForm) {
+  const std::string text = write("a.prog", "# millrace program 1\nblock 0 {\n  var x: f32(2)\n}\n");
+  const std::string convert = "transpile-program --passes '' --program " + text;
+  const auto written = [&](const std::string& name, const std::string& more = "") {
+    const ProgramToolsTestResult result = run(convert + " " + more + " -o " + path(name));
+    EXPECT_EQ(result.code, 0) << result.out;
+    std::ifstream file(path(name));
+    return std::string(std::istreambuf_iterator<char>(file), {}).substr(0, 10);
+  };
+  const std::string as_text = "# millrace";
+  EXPECT_NE(written("x.pb"), as_text);
+  EXPECT_NE(written("__model__"), as_text);
+  EXPECT_NE(written("x.pdmodel"), as_text);
+  EXPECT_EQ(written("x.prog"), as_text);
+  EXPECT_EQ(written("x.txt"), as_text);
+  EXPECT_EQ(written("y.pb", "--format text"), as_text);
+  EXPECT_NE(written("y.prog", "--format pb"), as_text);
+  EXPECT_THAT(run(convert).out, StartsWith(as_text));
+  EXPECT_THAT(run("transpile-program --help").out, HasSubstr("text for *.prog and *.txt;"));
+}
+
+TEST_F(ProgramTools, CommonFlagsThatAToolDoesNotReadAreTold) {
+  const std::string a = write("a.prog", "# millrace program 1\nblock 0 {\n}\n");
+  EXPECT_THAT(run("diff-program --seed 3 " + a + " " + a).out,
+              HasSubstr("--seed has no effect on diff-program"));
+  EXPECT_THAT(run("diff-program " + a + " " + a).out, Not(HasSubstr("no effect")));
+}
+
 TEST_F(ProgramTools, DiffSaysWhere) {
   const std::string a = write("a.prog", "# millrace program 1\nblock 0 {\n  o X=x {k: 1}\n}\n");
   const std::string b = write("b.prog", "# millrace program 1\nblock 0 {\n  o X=y {k: 2}\n}\n");
@@ -243,6 +272,63 @@ TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
     ++switches;
   }
   EXPECT_GE(switches, 15U);
+}
+
+constexpr const char* kForwardStep =
+    "run-program --program tests/data/frontend/fit_a_line.main.pb "
+    "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 "
+    "--feed y=4x1xf32=random:2 ";
+
+TEST_F(ProgramTools, GradientsAreChecked) {
+  const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";
+  const ProgramToolsTestResult table = run(step);
+  EXPECT_EQ(table.code, 0) << table.out;
+  EXPECT_THAT(table.out, HasSubstr("fc_0.w_0       6/13"));
+  const ProgramToolsTestResult one = run(step + " fc_0.b_0 --json --check-samples 0");
+  EXPECT_EQ(one.code, 0) << one.out;
+  const json report = json::parse(one.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << one.out;
+  EXPECT_EQ(report["parameters"].size(), 1U);
+  EXPECT_EQ(report["parameters"][0]["name"], "fc_0.b_0");
+  EXPECT_EQ(report["parameters"][0]["checked"], 1);
+  EXPECT_EQ(report["ok"], true);
+}
+
+TEST_F(ProgramTools, WrongGradientsEndWithOne) {
+  // steps so long that differences are no slopes
+  const ProgramToolsTestResult wrong =
+      run("run-program --program tests/data/frontend/mlp.main.pb "
+          "--startup tests/data/frontend/mlp.startup.pb --seed 3 --feed img=4x64xf32=random:1 "
+          "--feed label=4x1xi64=random:2 --loss mean_0.tmp_0 --check-gradients "
+          "--check-epsilon 1000");
+  EXPECT_EQ(wrong.code, 1) << wrong.out;
+  EXPECT_THAT(wrong.out, HasSubstr("  WRONG\n"));
+}
+
+TEST_F(ProgramTools, GradientsAreCheckedInFloat32AsLooselyAsIsWanted) {
+  const std::string step = std::string(kForwardStep) + "--loss mean_0.tmp_0 --check-gradients";
+  const ProgramToolsTestResult rough = run(step + " --check-dtype f32");
+  EXPECT_EQ(rough.code, 0) << rough.out;
+  EXPECT_NE(rough.out, run(step).out) << "float64 has other digits";
+  const std::string wrong =
+      "run-program --program tests/data/frontend/mlp.main.pb "
+      "--startup tests/data/frontend/mlp.startup.pb --seed 3 --feed img=4x64xf32=random:1 "
+      "--feed label=4x1xi64=random:2 --loss mean_0.tmp_0 --check-gradients --check-epsilon 1000";
+  EXPECT_EQ(run(wrong + " --check-tolerance 1e-5").code, 1);
+  EXPECT_EQ(run(wrong + " --check-tolerance 1e9").code, 0);
+}
+
+TEST_F(ProgramTools, OptionsThatDoNotGoWithCheckingGradientsAreRefused) {
+  const ProgramToolsTestResult without = run(std::string(kForwardStep) + "--check-samples 3");
+  EXPECT_EQ(without.code, 2);
+  EXPECT_THAT(without.out, HasSubstr("--check-samples goes with --check-gradients"));
+  const ProgramToolsTestResult fetch =
+      run(std::string(kForwardStep) + "--check-gradients --fetch x");
+  EXPECT_EQ(fetch.code, 2);
+  EXPECT_THAT(fetch.out, HasSubstr("--fetch has no effect with --check-gradients"));
+  const ProgramToolsTestResult no_loss = run(std::string(kForwardStep) + "--check-gradients");
+  EXPECT_EQ(no_loss.code, 2);
+  EXPECT_THAT(no_loss.out, HasSubstr("the program has no gradients; --loss says of which var"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 namespace millrace::transpiler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -213,6 +214,25 @@ TEST(DistributeTranspiler, DelayCompensationNeedsAsynchronousTraining) {
   ASSERT_TRUE(t.transpile(*net.main, *net.startup, two_by_two()).ok());
   EXPECT_THAT(t.get_pserver_program("127.0.0.1:6174").status().message(),
               HasSubstr("sync_mode false"));
+}
+
+// Its rows would have to be fetched before it draws the classes that say which.
+TEST(DistributeTranspiler, RefusesRowsOfNceFromServers) {
+  const SmallNet net = small_net({.rows = 200, .columns = 100, .is_sparse = true});
+  for (Op& op : net.main->root().ops()) {
+    if (op.type() != "lookup_table") continue;
+    op.remove_input("W");
+    op.remove_input("Ids");
+    op.remove_output("Out");
+    op.set_type("nce");
+    op.set_input("Weight", "w").set_input("Label", "x").set_output("Cost", "h");
+  }
+  DistributeTranspiler t(no_waiting());
+  const Status status = t.transpile(*net.main, *net.startup, two_by_two());
+  EXPECT_EQ(status.code(), StatusCode::kUnimplemented) << status.to_string();
+  EXPECT_THAT(status.to_string(),
+              AllOf(HasSubstr("remote_prefetch of nce is not supported: the rows of 'w'"),
+                    HasSubstr("without remote_prefetch trainers fetch the whole table")));
 }
 
 TEST(DistributeTranspiler, SaysWhichServersItKnows) {

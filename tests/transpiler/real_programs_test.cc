@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(All, RealPrograms,
                                            "fold-shape-constants", "remove-dead-ops",
                                            "remove-feed-fetch", "remove-unused-blocks",
                                            "remove-unused-vars", "set-is-test", "strip-debug",
-                                           "infer-shapes{skip-unknown=true}",
+                                           "upgrade-program", "infer-shapes{skip-unknown=true}",
                                            "prune{targets=[fc_0.tmp_1]}"));
 
 TEST_F(RealPrograms, ForwardSliceOfATrainingProgramHasNoOtherRoles) {

@@ -10,6 +10,7 @@
 #include "framework/base/json_writer.h"
 #include "framework/base/text.h"
 #include "framework/base/version.h"
+#include "framework/tensor/limit.h"
 #include "tools/common/help.h"
 #include "tools/common/json_config.h"
 #include "tools/common/pages.h"
@@ -77,6 +78,10 @@ void Tool::add_common_options() {
                        "refuse program files above this size")
            ->type_name("N")
            ->check(CLI::NonNegativeNumber.description("")));
+  rare(app_.add_option("--max-tensor-bytes", common_.max_tensor_bytes,
+                       "refuse larger tensors; 0 is three quarters of the memory")
+           ->type_name("N")
+           ->check(CLI::NonNegativeNumber.description("")));
   rare(app_.add_option("--log-format", common_.log_format, "text or json")
            ->type_name("FORMAT")
            ->check(CLI::IsMember({"text", "json"}).description("")));
@@ -131,6 +136,15 @@ bool Tool::on_command_line(const CLI::Option& option) const {
 
 bool Tool::given(const std::string& flag) const {
   return app_.get_option(flag)->count() > 0;
+}
+
+bool Tool::differs(const std::string& flag) const {
+  const CLI::Option* const option = app_.get_option(flag);
+  if (option->count() == 0) return false;
+  std::string value;
+  for (const std::string& result : option->results()) value += (value.empty() ? "" : ",") + result;
+  const std::string fallback = option->get_default_str();
+  return value != fallback && !(is_flag(*option) && value == "false");
 }
 
 std::string Tool::effective_config() const {
@@ -209,6 +223,7 @@ Status Tool::parse(int argc, const char* const* argv) {
   }
   if (common_.threads == 0)
     common_.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  set_max_tensor_bytes(common_.max_tensor_bytes);
   return Ok();
 }
 
@@ -230,6 +245,10 @@ StatusOr<int> Tool::run_body(int argc, const char* const* argv,
     } else if (print_config_) {
       text = effective_config();
     } else {
+      for (const std::string& flag : info_.unread) {
+        if (given(flag))
+          log(LogLevel::kWarning, fmt::format("{} has no effect on {}", flag, info_.name));
+      }
       return body();
     }
     MILLRACE_RETURN_IF_ERROR(print(stdout, text));

@@ -38,6 +38,8 @@ struct ToolInfo {
   /// Lines of the exit-code table; the codes 2, 3, 6, 7 and 70 are added by themselves.
   std::vector<std::pair<int, std::string>> exit_codes;
   std::vector<std::string> notes;  ///< paragraphs below the options; may be empty
+  /// Common flags that this tool takes like all others and does not read; giving one is a warning.
+  std::vector<std::string> unread = {};
 };
 
 /// The flags that every tool has.
@@ -50,6 +52,7 @@ struct CommonOptions {
   int threads = 0;                  ///< --threads; after parsing never 0: default is all cores
   uint64_t seed = 0;                ///< --seed
   int64_t max_model_bytes;          ///< --max-model-bytes: larger program files are refused
+  int64_t max_tensor_bytes = 0;     ///< --max-tensor-bytes; 0 is a share of the memory
   std::string log_format = "text";  ///< --log-format: text or json
 };
 
@@ -72,6 +75,8 @@ class Tool {
 
   /// True if the option stood on the command line or in the --config file.
   [[nodiscard]] bool given(const std::string& flag) const;
+  /// True if it was given with another value than its default.
+  [[nodiscard]] bool differs(const std::string& flag) const;
 
   /// Writes a result to -o, or to stdout without -o. Files appear by rename; existing ones are
   /// replaced only with --force.

@@ -115,6 +115,8 @@ StatusOr<int> run_launch(Tool& tool, const LaunchFlags& flags) {
     return Status(StatusCode::kUsage, "--nproc_per_node and --trainer_num: give one of them");
   const bool wants_children = flags.nproc_per_node + flags.server_num + flags.trainer_num > 0 ||
                               !options.servers.empty() || !options.trainers.empty();
+  for (const std::string& remark : fleet::unread_variables(fleet::process_environment()))
+    tool.log(LogLevel::kWarning, remark);
   std::vector<ChildPlan> children;
   if (wants_children || !flags.print_env) {
     MILLRACE_ASSIGN_OR_RETURN(children, fleet::plan_launch(options));

@@ -21,6 +21,7 @@ constexpr int64_t kMaxDescBytes = int64_t{64} << 20;
 constexpr int kMostInt = 1 << 30;
 constexpr const char* kDescription = "ps_desc.txt";
 constexpr const char* kRuntime = "runtime.json";
+constexpr const char* kSchedule = "schedule.json";
 
 std::filesystem::path folder_of(const std::string& program) {
   return std::filesystem::path(program).parent_path();
@@ -71,6 +72,25 @@ Status read_dense_tables(const Json* json, std::map<int32_t, std::vector<std::st
   return Ok();
 }
 
+// What trainers of the original do besides training. Ours would leave it out without a word.
+Status check_trainer(JsonFields& options) {
+  std::string trainer;
+  std::string worker;
+  options.text("trainer", trainer).text("device_worker", worker);
+  for (const char* const key : {"dump_fields", "dump_param", "stat_var_names"}) {
+    std::vector<std::string> names;
+    options.strings(key, names);
+    if (!names.empty()) return Unimplemented("fleet_opt.{}: what a trainer writes down", key);
+  }
+  MILLRACE_RETURN_IF_ERROR(options.status());
+  if (!trainer.empty() && trainer != "MultiTrainer" && trainer != "DistMultiTrainer")
+    return Unimplemented("fleet_opt.trainer '{}'; expected MultiTrainer or DistMultiTrainer",
+                         trainer);
+  if (!worker.empty() && worker != "Hogwild" && worker != "DownpourLite")
+    return Unimplemented("fleet_opt.device_worker '{}'; expected Hogwild or DownpourLite", worker);
+  return Ok();
+}
+
 Status read_flags(const Json* json, std::map<std::string, std::string>& flags) {
   if (json == nullptr) return Ok();
   JsonFields fields(*json, "communicator_flags");
@@ -95,6 +115,7 @@ Status read_runtime(const Json& json, FleetRole& role) {
   MILLRACE_RETURN_IF_ERROR(fields.status());
   JsonFields options(*fields.find("fleet_opt"), "fleet_opt");
   MILLRACE_RETURN_IF_ERROR(read_int(options, "mpi_size", 1, role.workers));
+  if (!role.is_server) MILLRACE_RETURN_IF_ERROR(check_trainer(options));
   MILLRACE_RETURN_IF_ERROR(read_flags(fields.find("communicator_flags"), role.communicator));
   MILLRACE_RETURN_IF_ERROR(read_dense_tables(fields.find("recv_dense"), role.dense_tables));
   const Json* const contexts = fields.find("send_context");
@@ -122,6 +143,7 @@ Status parse_fleet_runtime(const std::string& text, FleetRole& role) {
     if (static_cast<size_t>(role.index) < count) return Ok();
     status = InvalidArgument("'role_id': expected less than {}, found {}", count, role.index);
   }
+  if (status.code() == StatusCode::kUnimplemented) return status;
   return InvalidData("{}", status.message());
 }
 
@@ -134,6 +156,13 @@ StatusOr<FleetRole> read_fleet_role(const Tool& tool, const std::string& program
   MILLRACE_ASSIGN_OR_RETURN(role.startup, read_program(tool, startup.empty() ? beside : startup));
   MILLRACE_ASSIGN_OR_RETURN(role.description,
                             read_file((folder / kDescription).string(), kMaxDescBytes));
+  const std::string schedule = (folder / kSchedule).string();
+  if (std::filesystem::exists(schedule)) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::string stated, read_file(schedule, kMaxDescBytes));
+    StatusOr<RateAtStep> rate_at = parse_rate_schedule(stated);
+    if (!rate_at.ok()) return std::move(rate_at).status().in_file(schedule);
+    role.rate_at = *std::move(rate_at);
+  }
   const std::string runtime = (folder / kRuntime).string();
   MILLRACE_ASSIGN_OR_RETURN(const std::string text, read_file(runtime, kMaxDescBytes));
   MILLRACE_RETURN_IF_ERROR(parse_fleet_runtime(text, role).in_file(runtime));

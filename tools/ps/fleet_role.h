@@ -11,6 +11,7 @@
 #include "ps/communicator/comm_context.h"
 #include "ps/communicator/comm_options.h"
 #include "tools/common/tool.h"
+#include "tools/ps/rate_schedule.h"
 
 namespace millrace::tools {
 
@@ -20,6 +21,7 @@ struct FleetRole {
   std::unique_ptr<Program> main;
   std::unique_ptr<Program> startup;
   std::string description;  ///< ps_desc.txt
+  RateAtStep rate_at;       ///< schedule.json; empty: the rate is a constant
   // of runtime.json
   bool is_server = false;
   int index = 0;    ///< among servers, or among workers

@@ -120,12 +120,27 @@ Status FleetTrainer::step(int64_t number, const NamedValues& feeds,
   std::vector<Value> values;
   values.reserve(fetches.size());
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
+  if (Status status = step_rate(number, feeds); !status.ok())
+    return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   if (Status status = worker_->step(feeds, fetches, values); !status.ok())
     return std::move(status).in_file(name_).with_note("in step " + std::to_string(number));
   count_step(feeds, fetches, values, std::chrono::duration<double>(Clock::now() - start).count(),
              1);
   for (size_t i = 0; i < fetches.size(); ++i) results[fetches[i]] = std::move(values[i]);
   return Ok();
+}
+
+// A fed rate comes before the schedule's.
+Status FleetTrainer::step_rate(int64_t number, const NamedValues& feeds) {
+  const std::string& rate = worker_->scheduled_rate();
+  if (rate.empty() || feeds.contains(rate)) return Ok();
+  if (role_.rate_at) return worker_->set_rate(role_.rate_at(number));
+  if (role_.mode == ps::CommMode::kGeo) return Ok();  // constants stay there, too
+  return InvalidArgument(
+             "whoever trains steps the learning rate '{}', but it is not fed and there is no "
+             "schedule.json beside the program",
+             rate)
+      .with_hint("feed '" + rate + "' in every step, or write the job again");
 }
 
 void FleetTrainer::keep_stats(ps::CallTrace* trace) {

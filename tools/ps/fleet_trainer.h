@@ -37,6 +37,7 @@ class FleetTrainer final : public Trainer {
         name_(std::move(name)),
         role_(std::move(role)) {}
   Status load_params(const std::string& path);
+  Status step_rate(int64_t number, const executor::NamedValues& feeds);
   Status gather(executor::NamedValues& values);
   Status save(const Tool& tool, const Ending& ending);
 

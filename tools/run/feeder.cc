@@ -5,6 +5,7 @@
 
 #include "framework/base/errors.h"
 #include "io/npz.h"
+#include "tools/run/float64_run.h"
 #include "tools/run/session.h"
 #include "tools/run/shuffle.h"
 
@@ -17,7 +18,7 @@ constexpr int64_t kBatchSize = 64;  // of --data
 
 }  // namespace
 
-StatusOr<std::vector<NamedValues>> split_steps(NamedValues members, int64_t steps,
+StatusOr<std::vector<NamedValues>> split_steps(NamedValues&& members, int64_t steps,
                                                const std::string& file) {
   std::vector<NamedValues> result;
   for (auto& [name, value] : members) {
@@ -50,6 +51,7 @@ StatusOr<Feeder> Feeder::open(const RunOptions& options, uint64_t seed, const Pr
     return Status(StatusCode::kUsage, "--data, --files and --feed-steps: give one of them");
   if (!options.feed_steps.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(NamedValues all, io::read_values(options.feed_steps));
+    MILLRACE_RETURN_IF_ERROR(widen_feeds(options, all));
     MILLRACE_ASSIGN_OR_RETURN(feeder.step_feeds_,
                               split_steps(std::move(all), options.steps, options.feed_steps));
   }

@@ -66,7 +66,7 @@ class Feeder {
 /// Members "stepK/<var>" by step; those of surplus steps are dropped.
 /// \param file  that they come from, for messages
 /// Errors: kInvalidData for other names, and for too few steps.
-StatusOr<std::vector<executor::NamedValues>> split_steps(executor::NamedValues members,
+StatusOr<std::vector<executor::NamedValues>> split_steps(executor::NamedValues&& members,
                                                          int64_t steps, const std::string& file);
 
 }  // namespace millrace::tools

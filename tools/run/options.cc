@@ -1,6 +1,7 @@
 #include "tools/run/options.h"
 
 #include "tools/common/switch.h"
+#include "tools/run/check_gradients.h"
 
 namespace millrace::tools {
 namespace {
@@ -183,8 +184,8 @@ void add_run_how_options(CLI::App& app, RunOptions& options) {
   app.add_option(
          "--precision", options.precision,
          "factors of matrix products: f32, or bf16 for rounded ones; on a GPU f32, or tf32 for "
-         "rounded ones")
-      ->check(CLI::IsMember({"f32", "bf16", "tf32"}).description(""))
+         "rounded ones; f64: the whole program runs in float64, to judge its results in float32")
+      ->check(CLI::IsMember({"f32", "bf16", "tf32", "f64"}).description(""))
       ->type_name("TYPE");
   add_switch(app, "--optimize", options.optimize,
              "rewrite the program to run faster; results change by rounding at most");
@@ -215,6 +216,9 @@ void add_measuring_options(CLI::App& app, RunOptions& options) {
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--check-nan", options.check_nan,
                "stop at the first op that writes a NaN or an infinity");
+  app.add_flag("--debug-memory", options.debug_memory,
+               "fill memory that is released or not yet written with NaN and odd numbers, and stop "
+               "at an op that writes to released memory");
   app.add_flag("--print-plan", options.print_plan, "print steps and memory after the last step");
 }
 
@@ -239,6 +243,7 @@ void add_run_options(Tool& tool, RunOptions& options) {
   add_run_checkpoint_options(app, options);
   add_run_how_options(app, options);
   add_measuring_options(app, options);
+  add_check_gradients_options(app, options.check_gradients);
   add_parallel_options(app, options.parallel);
   add_trainer_flags(tool, options.ps);
   add_job_flags(tool, options.ps);

@@ -38,6 +38,16 @@ struct ParallelFlags {
   std::vector<std::string> exec_strategy;   ///< likewise
 };
 
+/// Options of run-program --check-gradients.
+struct GradientCheckFlags {
+  std::string params;  ///< "a,b"; empty: all
+  std::vector<std::string> no_grad;
+  std::string dtype = "f64";
+  double epsilon = 0;  ///< 0: what suits the type, as for the tolerance
+  double tolerance = 0;
+  int64_t samples = 6;
+};
+
 /// Options of run-program.
 struct RunOptions {
   std::string program;
@@ -85,8 +95,10 @@ struct RunOptions {
   double atol = 1e-8;
   std::string profile;
   bool check_nan = false;
+  GradientCheckFlags check_gradients;
   bool print_plan = false;
-  std::string precision = "f32";  ///< of matrix products: f32, bf16 or tf32
+  bool debug_memory = false;      ///< fill memory that nobody has written with NaN
+  std::string precision = "f32";  ///< of matrix products: f32, bf16 or tf32; f64: of all
   bool optimize = true;           ///< rewrite the program to run faster
   bool inter_op = false;          ///< several threads: independent ops may run side by side
   std::string devices = "cpu";

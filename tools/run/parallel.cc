@@ -114,6 +114,7 @@ StatusOr<ParallelOptions> parallel_options(const Tool& tool, const RunOptions& o
   result.seed = tool.common().seed;
   result.optimize = options.optimize && !options.check_nan;
   result.bf16_products = options.precision == "bf16";
+  result.debug_memory = options.debug_memory;
   executor::BuildStrategy& build = result.build_strategy;
   MILLRACE_ASSIGN_OR_RETURN(
       build.reduce_strategy,
@@ -240,10 +241,14 @@ Status run_with_shared_vars(Tool& tool, const RunOptions& options,
                             read_program(tool, flags.share_vars_program));
   if (Status status = ops::check_program(*runtime->ops, *program); !status.ok())
     return std::move(status).in_file(flags.share_vars_program);
-  ParallelOptions settings;
-  settings.devices = session.parallel->device_count();
+  // as the first run, but for what names vars of its program
+  RunOptions own = options;
+  own.parallel.loss.clear();
+  own.parallel.customized_loss_grad.clear();
+  MILLRACE_ASSIGN_OR_RETURN(
+      ParallelOptions settings,
+      parallel_options(tool, own, session.parallel->device_count(), *program));
   settings.share_vars_from = session.parallel.get();
-  MILLRACE_ASSIGN_OR_RETURN(settings.loss_name, find_loss(RunOptions(), *program));
   StatusOr<std::unique_ptr<executor::ParallelExecutor>> parallel =
       executor::ParallelExecutor::create(runtime, *program, *session.scope, settings,
                                          tool.common().threads);

@@ -26,6 +26,10 @@ StatusOr<Case> parse_case(const std::string& line, const RunOptions& all) {
   Case result;
   result.options.devices = all.gpu == nullptr ? "cpu:1" : all.devices;
   result.options.gpu = all.gpu;
+  result.options.debug_memory = all.debug_memory;
+  result.options.optimize = all.optimize;
+  result.options.precision = all.precision;
+  result.options.inter_op = all.inter_op;
   const auto text = [&](const char* key, std::string& to) {
     if (!json.contains(key)) return true;
     if (!json[key].is_string()) return false;

@@ -3,8 +3,10 @@
 #include <optional>
 
 #include <fmt/ranges.h>
+#include <llvm/ADT/StringExtras.h>
 
 #include "executor/check_nan.h"
+#include "executor/feed_targets.h"
 #include "executor/inference_model.h"
 #include "executor/parallel/timeline.h"
 #include "executor/trace.h"
@@ -52,6 +54,28 @@ Status run_step(Session& session, const RunOptions& options, const NamedValues& 
   return Ok();
 }
 
+// A fetched var that no op has written (an output that only a gradient reads, a branch that was not
+// taken) is in no output file.
+void warn_of_absent(const Tool& tool, const NamedValues& values) {
+  for (const auto& [name, value] : values) {
+    if (value.initialized()) continue;
+    tool.log(LogLevel::kWarning,
+             fmt::format("fetch '{}': no op has written it in the first step", name));
+  }
+}
+
+// Feeds of a file that the program has no var for: it reads those that it has.
+void warn_of_unread(const Tool& tool, const Session& session, const NamedValues& feeds) {
+  std::vector<llvm::StringRef> unread;
+  for (const auto& [name, value] : feeds)
+    if (session.program().root().find_var(name) == nullptr) unread.push_back(name);
+  if (unread.empty()) return;
+  tool.log(LogLevel::kWarning,
+           fmt::format("the program has no var for these feeds: {} (it is fed {})",
+                       llvm::join(unread, ", "),
+                       llvm::join(executor::feeds_of(session.program()), ", ")));
+}
+
 // What a run has given.
 struct RunOnceOutcome {
   NamedValues results;
@@ -80,6 +104,10 @@ StatusOr<RunOnceOutcome> run_steps(const Tool& tool, Session& session, const Run
       status = std::move(status).in_file(session.name);
       return feeder.steps() != 1 ? std::move(status).with_note(fmt::format("in step {}", step))
                                  : status;
+    }
+    if (step == session.first_step) {
+      warn_of_unread(tool, session, *feeds);
+      warn_of_absent(tool, values);
     }
     state.step = step + 1;
     state.epoch = feeder.epoch(step);

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "executor/collective/group_link.h"
+#include "executor/feed_targets.h"
 #include "executor/feed_values.h"
 #include "executor/parallel/replica.h"
 #include "framework/base/errors.h"
@@ -13,6 +14,7 @@
 #include "ops/verify.h"
 #include "tools/common/program_options.h"
 #include "tools/run/checkpoints.h"
+#include "tools/run/float64_run.h"
 #include "tools/run/made_feed.h"
 #include "tools/run/parallel.h"
 #include "tools/run/ranks.h"
@@ -151,11 +153,13 @@ StatusOr<NamedValues> read_feeds(const RunOptions& options, const Program& progr
   for (const std::string& feed : options.feeds) {
     const auto [name, file] = llvm::StringRef(feed).split('=');
     MILLRACE_ASSIGN_OR_RETURN(std::optional<Tensor> made, make_feed(name, file, program));
+    const bool named = made || (!file.empty() && !std::filesystem::exists(feed));
+    if (named) MILLRACE_RETURN_IF_ERROR(executor::check_feed_name(program, name));
     if (made) {
       values[name.str()].as<Tensor>() = std::move(*made);
       continue;
     }
-    if (!file.empty() && !std::filesystem::exists(feed)) {
+    if (named) {
       MILLRACE_ASSIGN_OR_RETURN(Tensor tensor, io::read_npy(file.str()));
       values[name.str()].as<Tensor>() = std::move(tensor);
       continue;
@@ -164,6 +168,7 @@ StatusOr<NamedValues> read_feeds(const RunOptions& options, const Program& progr
     for (auto& [key, value] : more) values[key] = std::move(value);
   }
   MILLRACE_RETURN_IF_ERROR(apply_lods(options, values));
+  MILLRACE_RETURN_IF_ERROR(widen_feeds(options, values));
   return values;
 }
 
@@ -212,6 +217,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
        .bf16_products = options.precision == "bf16",
        .inter_op = options.inter_op,
        .release_folded = may_release_folded(options, session.program()),
+       .debug_memory = options.debug_memory,
        .gpu = options.gpu});
   MILLRACE_RETURN_IF_ERROR(run_startup(tool, options, executor, *runtime, session));
   MILLRACE_RETURN_IF_ERROR(load_params(tool, options, session));
@@ -220,6 +226,7 @@ StatusOr<Session> open_session(const Tool& tool, const RunOptions& options,
     MILLRACE_ASSIGN_OR_RETURN(session.ranks, runtime->rings->world());
   }
   MILLRACE_ASSIGN_OR_RETURN(session.first_step, resume_run(tool, options, session));
+  MILLRACE_RETURN_IF_ERROR(widen_session(options, *runtime->ops, session));
   session.load_ms = ms_since(start);
   const auto loaded = Clock::now();
   if (session.link != nullptr || wants_parallel(options, devices)) {

@@ -324,7 +324,9 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
     return Ok();
   }));
   if (options.explain) MILLRACE_RETURN_IF_ERROR(tool.write_file("", explained));
-  for (const std::string& remark : remarks) tool.log(LogLevel::kInfo, remark);
+  // Unless every step was to say what it did, remarks are about what differs from the program.
+  const LogLevel level = options.config.print_log ? LogLevel::kInfo : LogLevel::kWarning;
+  for (const std::string& remark : remarks) tool.log(level, remark);
   const std::chrono::duration<double, std::milli> spent = std::chrono::steady_clock::now() - begin;
   tool.log(LogLevel::kInfo, fmt::format("{}, {:.0f} ms", result, spent.count()));
   return kDone;

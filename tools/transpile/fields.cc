@@ -38,7 +38,7 @@ void add_pserver_fields(CLI::App& app, TranspileOptions& o) {
       ->group(group);
   add_switch(app, "--completely-not-async", c.completely_not_async, "servers merge per trainer")
       ->group(group);
-  add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "read by the communicator")->group(group);
+  add_switch(app, "--geo-sgd-mode", c.geo_sgd_mode, "goes with --transpiler geo")->group(group);
   app.add_option("--geo-sgd-need-push-nums", c.geo_sgd_need_push_nums, "steps between two pushes")
       ->capture_default_str()
       ->group(group);
@@ -126,8 +126,9 @@ void add_transpile_options(Tool& tool, TranspileOptions& o) {
       ->group("Output");
   add_switch(app, "--strip-debug", o.strip_debug, "drop op_callstack")->group("Output");
   app.add_option("--format", o.format, "pb or text")
-      ->check(CLI::IsMember({"pb", "text"}))
-      ->capture_default_str()
+      ->check(CLI::IsMember({"pb", "text"}).description(""))
+      ->type_name("FORM")
+      ->default_str("text for *.prog and *.txt; that of the input on stdout; else pb")
       ->group("Output");
   tool.rare(add_switch(app, "--verify", o.verify, "verify input and outputs")->group("Output"));
   app.add_option("--minimize", o.minimize,

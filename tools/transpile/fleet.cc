@@ -79,8 +79,14 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
                                       {"ps_desc.txt", output.ps_desc},
                                       {"runtime.json", output.runtime}})
       MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, name, bytes));
+    if (!programs.schedule.empty())
+      MILLRACE_RETURN_IF_ERROR(write_below(tool, folder, "schedule.json", programs.schedule));
   }
   log_remarks(tool, roles);
+  if (!job.spec().strategy.a_sync_configs().launch_barrier)
+    tool.log(LogLevel::kWarning,
+             "a_sync_configs.launch_barrier has no effect on the tools: trainers always wait for "
+             "their servers");
   tool.log(LogLevel::kInfo, fmt::format("{} workers x {} servers, {} tables", job.spec().workers,
                                         job.spec().servers.size(), job.plan().barrier_id + 1));
   return kDone;

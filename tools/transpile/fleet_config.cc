@@ -134,6 +134,10 @@ Status read_processes(JsonFields& fields, fleet::JobSpec& spec) {
   spec.workers = static_cast<int>(workers);
   spec.servers = fleet::split_list(servers);
   spec.worker_endpoints = fleet::split_list(trainer_endpoints);
+  if (!spec.worker_endpoints.empty() &&
+      spec.worker_endpoints.size() != static_cast<size_t>(spec.workers))
+    return InvalidArgument("'trainers' is {}, but 'trainer_endpoints' has {}", spec.workers,
+                           spec.worker_endpoints.size());
   return Ok();
 }
 

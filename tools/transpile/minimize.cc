@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/read_program.h"
+#include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
 #include "ops/backward/error_clip.h"
 #include "ops/minimize/minimize.h"
@@ -25,7 +26,16 @@ StatusOr<std::unique_ptr<Program>> read_checked(Tool& tool, const ops::OpRegistr
   return program;
 }
 
-Status append_gradients(const ops::OpRegistry& registry, Program& program,
+void warn_of_minimize(const Tool& tool, const std::vector<Status>& warnings) {
+  for (const Status& warning : warnings) {
+    const std::string text = warning.to_string();
+    llvm::StringRef words = text;
+    words.consume_front("error: ");
+    tool.log(LogLevel::kWarning, std::string_view(words));
+  }
+}
+
+Status append_gradients(const Tool& tool, const ops::OpRegistry& registry, Program& program,
                         const MinimizeConfig& config) {
   int earlier_calls = 0;
   for (const MinimizeConfig::Loss& loss : config.losses) {
@@ -36,20 +46,25 @@ Status append_gradients(const ops::OpRegistry& registry, Program& program,
     request.no_grad = loss.options.no_grad;
     request.earlier_calls = earlier_calls++;
     request.after_append = ops::clip_errors(loss.options.error_clips);
+    std::vector<Status> warnings;
+    request.warnings = &warnings;
     MILLRACE_RETURN_IF_ERROR(ops::append_backward(registry, program, request).status());
+    warn_of_minimize(tool, warnings);
   }
   return Ok();
 }
 
 // \param scheduled_rate  gets the var of a rate that its owner steps
-Status append_training(const ops::OpRegistry& registry, Program& main, Program& startup,
-                       const MinimizeConfig& config, std::string& scheduled_rate) {
+Status append_training(const Tool& tool, const ops::OpRegistry& registry, Program& main,
+                       Program& startup, const MinimizeConfig& config,
+                       std::string& scheduled_rate) {
   ops::Builder builder(registry, main, startup);
   for (const auto& [prefix, openings] : config.name_scopes)
     builder.scopes().continue_after(prefix, openings);
   for (const MinimizeConfig::Loss& loss : config.losses) {
     MILLRACE_ASSIGN_OR_RETURN(const ops::MinimizeResult made,
                               ops::minimize(builder, loss.name, loss.options));
+    warn_of_minimize(tool, made.warnings);
     if (&loss == &config.losses.front() &&
         std::holds_alternative<SteppedRate>(loss.options.learning_rate))
       scheduled_rate = made.learning_rate;
@@ -77,9 +92,10 @@ StatusOr<int> write_backward(Tool& tool, const TranspileOptions& options,
   MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> main,
                             read_checked(tool, registry, options.program));
   MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
-  if (Status status = append_gradients(registry, *main, config); !status.ok())
+  if (Status status = append_gradients(tool, registry, *main, config); !status.ok())
     return std::move(status).in_file(options.program);
   if (options.verify) MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *main, "backward"));
+  warn_of_minimize(tool, ops::lost_state_gradients(*main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "backward", "__model__", *main));
   return kDone;
 }
@@ -111,9 +127,10 @@ StatusOr<TrainingPrograms> make_training_programs(Tool& tool, const TranspileOpt
   MILLRACE_ASSIGN_OR_RETURN(const MinimizeConfig config, read_minimize_config(options.minimize));
   MILLRACE_ASSIGN_OR_RETURN(out.startup, read_checked(tool, registry, options.startup));
   if (Status status =
-          append_training(registry, *out.main, *out.startup, config, out.scheduled_rate);
+          append_training(tool, registry, *out.main, *out.startup, config, out.scheduled_rate);
       !status.ok())
     return std::move(status).in_file(options.program);
+  if (!out.scheduled_rate.empty()) out.schedule = config.losses.front().schedule;
   if (options.verify) {
     MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.main, "main"));
     MILLRACE_RETURN_IF_ERROR(check_made_program(registry, *out.startup, "startup"));
@@ -127,6 +144,7 @@ StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
   if (options.backward_only) return write_backward(tool, options, *registry);
   MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms made,
                             make_training_programs(tool, options, *registry));
+  warn_of_minimize(tool, ops::lost_state_gradients(*made.main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__model__", *made.main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__startup__", *made.startup));
   return kDone;

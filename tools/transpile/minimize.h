@@ -16,6 +16,7 @@ struct TrainingPrograms {
   std::unique_ptr<Program> startup;
   /// The var of the first loss's rate if its owner steps it (a scheduler object); empty else.
   std::string scheduled_rate;
+  std::string schedule;  ///< its scheduler object in JSON
 };
 
 /// Reads --program, --startup and --minimize and appends gradients and updates. With --verify what

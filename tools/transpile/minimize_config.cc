@@ -131,6 +131,8 @@ StatusOr<MinimizeConfig> read_config_minimize_config(const Json& json) {
     if (optimizers == nullptr) continue;
     MILLRACE_RETURN_IF_ERROR(read_optimizer((*optimizers)[i], fmt::format("optimizer[{}]", i),
                                             losses[i], config.losses.back().options));
+    if (std::holds_alternative<SteppedRate>(config.losses.back().options.learning_rate))
+      config.losses.back().schedule = (*optimizers)[i]["schedule"].dump();
   }
   return config;
 }

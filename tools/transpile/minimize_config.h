@@ -16,6 +16,9 @@ struct MinimizeConfig {
   struct Loss {
     std::string name;
     MinimizeOptions options;
+    /// The scheduler object whose rate is stepped (SteppedRate), as the configuration states it in
+    /// JSON; empty: none.
+    std::string schedule = {};
   };
   std::vector<Loss> losses;
   /// Openings of name scopes that count as done ("name_scopes"): the original goes on counting from

@@ -67,8 +67,8 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
     if (options.timing) tool.log(LogLevel::kInfo, "\n" + report.table());
   }
   if (options.strip_debug) strip_debug(*program);
-  // Without --format the result has the form of the input.
-  const bool as_text = tool.given("--format") ? options.format == "text" : is_text;
+  const bool as_text = tool.given("--format") ? options.format == "text"
+                                              : form_is_text(tool.common().output, is_text);
   MILLRACE_RETURN_IF_ERROR(tool.write_output(serialize(*program, as_text)));
   return kDone;
 }

@@ -1,7 +1,11 @@
+#include <array>
+
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SetVector.h>
+#include <llvm/ADT/StringExtras.h>
 
 #include "framework/base/errors.h"
-#include "framework/op_attrs.h"
+#include "transpiler/distribute/divide_updates.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
 
@@ -12,28 +16,59 @@ std::string_view view_collect_optimizers(llvm::StringRef s) {
   return {s.data(), s.size()};
 }
 
-// Ops that clip gradients. Their name scope tells: "gradient_clip@CLIP" in fluid 1.x,
-// "gradient_clip" later.
-bool clips_gradients(const Op& op, const DistributeTranspilerConfig& config) {
-  const AttrValue* const scope = op.find_attr("op_namescope");
-  if (scope == nullptr || scope->kind() != AttrKind::kString) return false;
-  if (scope->string().contains("@CLIP")) return true;
-  return config.clip_on_trainer && scope->string().contains("gradient_clip") &&
-         !role::is_optimizer(op);
+// Servers and readers of plans take names of this form for slices and copies.
+bool looks_generated(llvm::StringRef name) {
+  constexpr std::array<llvm::StringLiteral, 3> kMarks = {".block", ".trainer_", ".pserver_"};
+  return llvm::any_of(kMarks, [&](llvm::StringRef mark) {
+    for (size_t at = name.find(mark); at != llvm::StringRef::npos; at = name.find(mark, at + 1)) {
+      const llvm::StringRef rest = name.drop_front(at + mark.size());
+      if (!rest.empty() && llvm::isDigit(rest.front())) return true;
+    }
+    return false;
+  });
+}
+
+// The gradient that trainers send has rows where its ops make rows, whatever the program declares.
+void declare_kind(Var& var, VarKind kind) {
+  if (kind != VarKind::kSelectedRows || var.kind() == kind) return;
+  VarSpec spec = var.spec();
+  spec.kind = kind;
+  spec.form = TensorForm::kSelectedRows;
+  spec.lod_level.reset();
+  var.set_spec(std::move(spec));
 }
 
 Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llvm::StringRef param,
-                                   llvm::StringRef grad, const Op* op) {
+                                   const UpdateFlow& flow) {
+  const llvm::StringRef grad = flow.gradient;
   const Var* const param_var = block.find_var(param);
-  const Var* const grad_var = block.find_var(grad);
+  Var* const grad_var = block.find_var(grad);
   if (param_var == nullptr || grad_var == nullptr) {
-    Status status = InvalidProgram("op_role_var names '{}', which block 0 does not declare",
-                                   view_collect_optimizers(param_var == nullptr ? param : grad));
-    return op == nullptr ? status : std::move(status).at(op->location());
+    return InvalidProgram("the update needs '{}', which block 0 does not declare",
+                          view_collect_optimizers(param_var == nullptr ? param : grad))
+        .at(flow.update->location());
   }
+  for (const llvm::StringRef name : {param, grad}) {
+    if (!looks_generated(name)) continue;
+    return Unimplemented(
+               "the name '{}' looks like that of a slice or of a trainer's copy ('w.block1', "
+               "'w.trainer_0'), which distribution makes itself",
+               view_collect_optimizers(name))
+        .at(flow.update->location())
+        .with_hint("rename the var: --passes 'rename{...}'");
+  }
+  if (job.config.enable_dc_asgd && flow.kind == VarKind::kSelectedRows) {
+    return Unimplemented(
+               "enable_dc_asgd: param '{}' has a sparse gradient, and delay compensation needs one "
+               "for every element",
+               view_collect_optimizers(param))
+        .at(flow.update->location());
+  }
+  declare_kind(*grad_var, flow.kind);
   ParamGrad pair;
   pair.param = param.str();
   pair.grad = pair.grad_on_trainer = grad.str();
+  pair.has_server_ops = flow.has_server_ops;
   pair.param_kind = param_var->kind();
   pair.grad_kind = grad_var->kind();
   pair.dtype = param_var->dtype();
@@ -43,6 +78,16 @@ Status add_pair_collect_optimizers(const Block& block, DistributionJob& job, llv
   job.pair_of_grad[grad] = index;
   job.pairs.push_back(std::move(pair));
   return Ok();
+}
+
+// The op becomes one of the backward part. Its op_role_var goes, for it states gradients that
+// other passes would exchange; the original keeps it on ops of its own scope.
+void keep_on_trainer(Op& op) {
+  op.set_int("op_role", role::kBackward);
+  const AttrValue* const scope = op.find_attr("op_namescope");
+  const bool marked =
+      scope != nullptr && scope->kind() == AttrKind::kString && scope->string().contains("@CLIP");
+  if (!marked) op.remove_attr("op_role_var");
 }
 
 // Params that no optimizer op updates but that are to be distributed all the same: the attribute
@@ -80,31 +125,18 @@ Status add_listed_params(const Block& block, DistributionJob& job) {
 Status collect_optimizers(Program& main, PassContext& context, DistributionJob& job) {
   (void)context;
   Block& block = main.root();
-  for (Op& op : block.ops()) {
-    if (!role::is_optimize_op(op)) continue;
-    if (clips_gradients(op, job.config)) {
-      op.set_int("op_role", role::kBackward);
-      continue;
+  MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
+                            divide_updates(block, {.clip_on_trainer = job.config.clip_on_trainer}));
+  for (Op* const op : part.trainer) keep_on_trainer(*op);
+  for (const ServerOp& server : part.server) {
+    job.optimize_ops.push_back(server.op);
+    const auto known = job.pair_of_param.find(server.param);
+    if (known == job.pair_of_param.end()) {
+      MILLRACE_RETURN_IF_ERROR(add_pair_collect_optimizers(
+          block, job, server.param, part.updates.find(server.param)->second));
+      job.ops_of_pair.emplace_back();
     }
-    const llvm::ArrayRef<std::string> vars = role::vars(op);
-    if (vars.empty() && !role::is_optimizer(op)) {
-      return InvalidProgram(
-                 "op_role_var of an optimize op is empty: which server runs it cannot be told")
-          .at(op.location());
-    }
-    if (vars.size() < 2) {
-      return InvalidProgram(
-                 "op_role_var of an optimize op needs a param and its gradient (found {} names)",
-                 vars.size())
-          .at(op.location());
-    }
-    job.optimize_ops.push_back(&op);
-    if (job.pair_of_param.count(vars[0]) > 0) continue;
-    MILLRACE_RETURN_IF_ERROR(add_pair_collect_optimizers(block, job, vars[0], vars[1], &op));
-  }
-  job.ops_of_pair.resize(job.pairs.size());
-  for (const Op* const op : job.optimize_ops) {
-    job.ops_of_pair[job.pair_of_param.lookup(role::vars(*op)[0])].push_back(op);
+    job.ops_of_pair[job.pair_of_param.lookup(server.param)].push_back(server.op);
   }
   return add_listed_params(block, job);
 }

@@ -64,7 +64,11 @@ class AverageUpdates final : public Pass {
       send_difference(*op, first_updated, static_cast<int64_t>(params.size()) % plan_.rings);
       params.push_back(first_updated);
     }
-    if (first_updated.empty()) return false;
+    if (first_updated.empty()) {
+      return InvalidProgram(
+          "collective_mode local_sgd averages what updates have changed, but the program has no "
+          "update op (with Param, Grad and LearningRate)");
+    }
     for (int64_t ring = 0; ring < plan_.rings; ++ring) {
       insert_on_ring(block, nullptr, "c_sync_comm_stream", first_updated, ring, role::kOptimize);
     }

@@ -47,7 +47,16 @@ Status find_distributed_table(const Block& block, DistributionJob& job) {
   if (pair == job.pair_of_param.end()) {
     return InvalidProgram("distributed table '{}' is updated by no optimizer op", table);
   }
-  job.table.grad = job.pairs[pair->second].grad;
+  const ParamGrad& update = job.pairs[pair->second];
+  if (update.has_server_ops) {
+    return Unimplemented(
+        "the distributed table '{}' is regularised; servers update its rows by sgd with the "
+        "gradient as it comes",
+        table);
+  }
+  if (job.config.enable_dc_asgd)
+    return Unimplemented("enable_dc_asgd: the distributed table '{}' is not compensated", table);
+  job.table.grad = update.grad;
   return Ok();
 }
 
@@ -60,7 +69,10 @@ Status find_tables(Program& main, PassContext& context, DistributionJob& job) {
   for (Op& op : main.root().ops()) {
     const llvm::StringRef type = op.type();
     const bool is_lookup = type == "lookup_table" || type == "lookup_table_v2" || type == "nce";
-    if (is_lookup && flag(op, "remote_prefetch")) job.prefetch_lookups.push_back(&op);
+    // A distributed table has a way of its own, which counts before remote_prefetch.
+    const bool distributed = job.table.exists() && table_of(op) == job.table.param;
+    if (is_lookup && !distributed && flag(op, "remote_prefetch"))
+      job.prefetch_lookups.push_back(&op);
     const bool is_sparse_update = type == "lookup_table" || type == "nce";
     if ((is_sparse_update && flag(op, "is_sparse")) || type == "distributed_lookup_table") {
       job.sparse_tables.insert(table_of(op).str());

@@ -38,7 +38,8 @@ struct ParamGrad {
   DType dtype = DType::kFloat32;
   int32_t lod_level = 0;
   std::vector<PlacedSlice> slices;
-  std::string send_control;  ///< control variable of its send op
+  std::string send_control;     ///< control variable of its send op
+  bool has_server_ops = false;  ///< servers make the update's gradient of the one that is sent
   bool prefetched = false;  ///< table of a remote_prefetch lookup: fetched by row, never as a whole
 
   [[nodiscard]] bool is_cut() const { return slices.size() > 1; }

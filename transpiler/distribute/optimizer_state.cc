@@ -41,6 +41,39 @@ bool listed_whole(const Op& op, llvm::StringRef slot) {
   return op.type() == "rmsprop" && slot == "MeanGrad";
 }
 
+// One entry a slot of state.
+Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, size_t server,
+                  DistributionJob& job) {
+  const ParamGrad& pair = job.pairs[owned.pair];
+  const PlacedSlice& placed = pair.slices[owned.slice];
+  for (const Slot& slot : op.inputs()) {
+    const llvm::StringRef slot_name = op.name_of(slot.name);
+    if (is_plain_optimizer_slot(slot_name) || slot.args.empty()) continue;
+    const Var* const state = block.find_var(slot.args[0].name);
+    if (state == nullptr) {
+      return InvalidProgram("optimizer state '{}' is not declared in block 0",
+                            view_optimizer_state(op.name_of(slot.args[0].name)))
+          .at(op.location());
+    }
+    MILLRACE_ASSIGN_OR_RETURN(const bool follows,
+                              accumulator_follows_param(op, slot_name, pair.is_cut()));
+    DistributedVar entry;
+    entry.origin = entry.slice = facts_of(*state);
+    entry.vtype = "Optimizer";
+    entry.endpoint = job.endpoints[server];
+    if (follows && !listed_whole(op, slot_name))
+      entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
+    const llvm::ArrayRef<int64_t> shape(entry.slice.shape);
+    if (pair.is_cut() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
+      entry.is_slice = true;
+      entry.block_id = owned.slice;
+      entry.offset = placed.slice.offset;
+    }
+    job.overview.add_distributed_var(std::move(entry));
+  }
+  return Ok();
+}
+
 }  // namespace
 
 bool is_plain_optimizer_slot(llvm::StringRef slot) {
@@ -75,41 +108,23 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
 
 Status list_optimizer_state(Program& main, PassContext& context, DistributionJob& job) {
   (void)context;
-  const Block& block = main.root();
+  struct Update {
+    const Op* op;
+    OwnedSlice owned;
+  };
   for (size_t server = 0; server < job.endpoints.size(); ++server) {
+    // In program order, whatever the order in which slices were dealt.
+    std::vector<Update> updates;
     for (const OwnedSlice& owned : job.owned[server]) {
-      const ParamGrad& pair = job.pairs[owned.pair];
-      const PlacedSlice& placed = pair.slices[owned.slice];
       for (const Op* const op : job.ops_of_pair[owned.pair]) {
-        if (!role::is_optimizer(*op)) continue;
-        for (const Slot& slot : op->inputs()) {
-          const llvm::StringRef slot_name = op->name_of(slot.name);
-          if (is_plain_optimizer_slot(slot_name) || slot.args.empty()) continue;
-          const Var* const state = block.find_var(slot.args[0].name);
-          if (state == nullptr) {
-            return InvalidProgram("optimizer state '{}' is not declared in block 0",
-                                  view_optimizer_state(op->name_of(slot.args[0].name)))
-                .at(op->location());
-          }
-          MILLRACE_ASSIGN_OR_RETURN(const bool follows,
-                                    accumulator_follows_param(*op, slot_name, pair.is_cut()));
-          DistributedVar entry;
-          entry.origin = entry.slice = facts_of(*state);
-          entry.vtype = "Optimizer";
-          entry.endpoint = job.endpoints[server];
-          if (follows && !listed_whole(*op, slot_name)) {
-            entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
-          }
-          const llvm::ArrayRef<int64_t> shape(entry.slice.shape);
-          if (pair.is_cut() && shape == llvm::ArrayRef<int64_t>(placed.slice.dims)) {
-            entry.is_slice = true;
-            entry.block_id = owned.slice;
-            entry.offset = placed.slice.offset;
-          }
-          job.overview.add_distributed_var(std::move(entry));
-        }
+        if (role::is_optimizer(*op)) updates.push_back({op, owned});
       }
     }
+    llvm::stable_sort(updates, [](const Update& a, const Update& b) {
+      return a.op != b.op && a.op->comes_before(*b.op);
+    });
+    for (const Update& update : updates)
+      MILLRACE_RETURN_IF_ERROR(list_state(main.root(), *update.op, update.owned, server, job));
   }
   return Ok();
 }

@@ -18,18 +18,18 @@ std::vector<UpdateCost> update_costs(const Program& main, const PassContext& con
                                      const DistributionJob& job) {
   std::vector<UpdateCost> costs(job.pairs.size());
   const Block& block = main.root();
-  for (const Op* const op : job.optimize_ops) {
-    const auto it = job.pair_of_param.find(role::vars(*op)[0]);
-    if (it == job.pair_of_param.end()) continue;
-    UpdateCost& cost = costs[it->second];
-    cost.work += ops::estimate_flops(context.registry, *op);
-    if (!role::is_optimizer(*op)) continue;
-    for (const Slot& slot : op->inputs()) {
-      const llvm::StringRef slot_name = op->name_of(slot.name);
-      if (slot_name == "LearningRate" || slot_name == "Grad") continue;
-      for (const Arg& arg : slot.args) {
-        if (const Var* const var = block.find_var(arg.name))
-          cost.bytes += ops::tensor_bytes(var->spec());
+  for (size_t pair = 0; pair < job.pairs.size(); ++pair) {
+    UpdateCost& cost = costs[pair];
+    for (const Op* const op : job.ops_of_pair[pair]) {
+      cost.work += ops::estimate_flops(context.registry, *op);
+      if (!role::is_optimizer(*op)) continue;
+      for (const Slot& slot : op->inputs()) {
+        const llvm::StringRef slot_name = op->name_of(slot.name);
+        if (slot_name == "LearningRate" || slot_name == "Grad") continue;
+        for (const Arg& arg : slot.args) {
+          if (const Var* const var = block.find_var(arg.name))
+            cost.bytes += ops::tensor_bytes(var->spec());
+        }
       }
     }
   }

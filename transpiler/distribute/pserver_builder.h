@@ -57,9 +57,9 @@ VarSpec server_spec(const Var& var);
 Status build_lr_block(PserverBuilder& b);
 /// One block an optimizer op (section 6.4).
 Status build_optimize_blocks(PserverBuilder& b);
-/// Appends delay compensation; returns the name of the compensated gradient.
+/// Appends delay compensation of a gradient; returns the name of the compensated one.
 std::string append_dc_asgd(PserverBuilder& b, Block& block, const PlacedSlice& owned,
-                           const ParamGrad& pair);
+                           const ParamGrad& pair, const std::string& grad);
 /// Optimize, prefetch and checkpoint blocks of a distributed table (section 9).
 Status build_table_blocks(PserverBuilder& b, int32_t parent);
 

@@ -38,21 +38,25 @@ Status declare_state(PserverBuilder& b, const Op& op, llvm::StringRef name, cons
   return Ok();
 }
 
-// Name of the gradient the update reads.
-std::string update_grad(PserverBuilder& b, Block& block, const Op& op, const ParamGrad& pair,
-                        const PlacedSlice& slice) {
-  if (b.job.config.enable_dc_asgd) return append_dc_asgd(b, block, slice, pair);
-  // Regularisation of a sparse gradient makes a dense one under a name of its own.
-  const llvm::StringRef original = op.first_input("Grad");
-  if (original.contains(names::kNewGrad) && b.root().find_var(original) != nullptr)
-    return original.str();
-  return slice.server_grad;
+// Name of the gradient the update reads: the merged one, or what the ops before have made of it.
+StatusOr<std::string> update_grad(PserverBuilder& b, Block& block, const Op& op,
+                                  const ParamGrad& pair, const PlacedSlice& slice) {
+  std::string grad = b.local_name(op.first_input("Grad"));
+  if (grad != slice.server_grad && !block.has_writers(grad)) {
+    return InvalidProgram(
+               "the update of param '{}' reads gradient '{}', which its server does not "
+               "compute from what the trainers send ('{}')",
+               pair.param, grad, slice.server_grad)
+        .at(op.location());
+  }
+  if (b.job.config.enable_dc_asgd) return append_dc_asgd(b, block, slice, pair, grad);
+  return grad;
 }
 
 Status append_update(PserverBuilder& b, Block& block, const Op& op, uint32_t pair_index) {
   const ParamGrad& pair = b.job.pairs[pair_index];
   const PlacedSlice& slice = *b.owned(pair_index);
-  const std::string grad = update_grad(b, block, op, pair, slice);
+  MILLRACE_ASSIGN_OR_RETURN(const std::string grad, update_grad(b, block, op, pair, slice));
   Op& copy = block.append_clone(op);
   copy.set_string("op_namescope", "/");
   copy.remove_attr("op_callstack");
@@ -130,7 +134,7 @@ Status build_optimize_blocks(PserverBuilder& b) {
 }
 
 std::string append_dc_asgd(PserverBuilder& b, Block& block, const PlacedSlice& owned,
-                           const ParamGrad& pair) {
+                           const ParamGrad& pair, const std::string& grad) {
   const VarSpec spec = plain_spec(pair.param_kind, pair.dtype, owned.slice.dims);
   const std::string backup = names::dc_local_backup(owned.param);
   const std::string trainer_id = "@TRAINER_ID@";
@@ -161,9 +165,9 @@ std::string append_dc_asgd(PserverBuilder& b, Block& block, const PlacedSlice& o
     return out;
   };
   const std::string drift = binary("elementwise_sub", owned.param, backup);
-  const std::string once = binary("elementwise_mul", drift, owned.server_grad);
-  const std::string twice = binary("elementwise_mul", once, owned.server_grad);
-  return binary("elementwise_add", owned.server_grad, twice);
+  const std::string once = binary("elementwise_mul", drift, grad);
+  const std::string twice = binary("elementwise_mul", once, grad);
+  return binary("elementwise_add", grad, twice);
 }
 
 }  // namespace millrace::transpiler

@@ -48,8 +48,99 @@ std::vector<const Op*> initializers(const Block& startup, const Block& pserver,
 }
 
 void set_shape(Op& op, const Var& output) {
+  const AttrValue* const old = op.find_attr("shape");
+  if (op.type() == "assign_value" && old != nullptr && old->kind() == AttrKind::kInts) {
+    op.set_attr("shape", AttrValue::of_ints(
+                             std::vector<int32_t>(output.dims().begin(), output.dims().end())));
+    return;
+  }
   op.set_attr("shape", AttrValue::of_longs(
                            std::vector<int64_t>(output.dims().begin(), output.dims().end())));
+}
+
+// Which rows of a cut var this server has: of a param itself, or of state that is cut with one.
+const PlacedSlice* slice_held(const DistributionJob& job, size_t server, llvm::StringRef name) {
+  for (const OwnedSlice& owned : job.owned[server]) {
+    const ParamGrad& pair = job.pairs[owned.pair];
+    const bool is_state = llvm::any_of(job.ops_of_pair[owned.pair], [&](const Op* op) {
+      return role::is_optimizer(*op) && op->reads(name);
+    });
+    if (pair.param == name || is_state) return &pair.slices[owned.slice];
+  }
+  return nullptr;
+}
+
+template <typename T>
+std::vector<T> elements_of(llvm::ArrayRef<T> values, const Slice& slice) {
+  const auto part =
+      values.slice(static_cast<size_t>(slice.offset), static_cast<size_t>(slice.elems));
+  return {part.begin(), part.end()};
+}
+
+// Leaves the values of the slice in an assign_value. Errors: it has not those of the whole var.
+Status cut_values(Op& op, const Slice& slice, int64_t whole) {
+  bool cut = false;
+  for (const char* const name :
+       {"fp32_values", "fp64_values", "int32_values", "int64_values", "bool_values", "values"}) {
+    const AttrValue* const value = op.find_attr(name);
+    if (value == nullptr) continue;
+    const auto has_all = [&](size_t count) { return static_cast<int64_t>(count) == whole; };
+    if (value->kind() == AttrKind::kFloats && has_all(value->floats().size())) {
+      op.set_attr(name, AttrValue::of_floats(elements_of(value->floats(), slice)));
+    } else if (value->kind() == AttrKind::kFloat64s && has_all(value->float64s().size())) {
+      op.set_attr(name, AttrValue::of_float64s(elements_of(value->float64s(), slice)));
+    } else if (value->kind() == AttrKind::kInts && has_all(value->ints().size())) {
+      op.set_attr(name, AttrValue::of_ints(elements_of(value->ints(), slice)));
+    } else if (value->kind() == AttrKind::kLongs && has_all(value->longs().size())) {
+      op.set_attr(name, AttrValue::of_longs(elements_of(value->longs(), slice)));
+    } else if (value->kind() == AttrKind::kBools && has_all(value->bools().size())) {
+      op.set_attr(name, AttrValue::of_bools(elements_of(value->bools(), slice)));
+    } else if (value->kind() == AttrKind::kScalars && has_all(value->scalars().size())) {
+      op.set_attr(name, AttrValue::of_scalars(elements_of(value->scalars(), slice)));
+    } else {
+      continue;
+    }
+    cut = true;
+  }
+  if (cut) return Ok();
+  return InvalidProgram("the initializer has not the {} values of the whole var", whole);
+}
+
+// An initializer of a cut var makes the slice that the server has.
+Status make_slice(Op& copy, const Op& op, const Var& target, const DistributionJob& job,
+                  size_t server) {
+  if (has_shape_attr(copy.type())) {
+    set_shape(copy, target);
+    return Ok();
+  }
+  const llvm::StringRef whole = op.output_names()[0];
+  const Var* const declared = op.block().find_var(whole);
+  if (declared == nullptr || declared->dims() == target.dims()) return Ok();
+  const PlacedSlice* const held = slice_held(job, server, whole);
+  if (copy.type() != "assign_value" || held == nullptr ||
+      llvm::ArrayRef<int64_t>(held->slice.dims) != target.dims()) {
+    return Unimplemented(
+               "'{}' initializes '{}' as a whole, of which this server has a slice; known are "
+               "fill_constant, uniform_random, gaussian_random, truncated_gaussian_random and "
+               "assign_value",
+               op.type().str(), whole.str())
+        .at(op.location())
+        .with_hint("set slice_var_up to false");
+  }
+  set_shape(copy, target);
+  Status status = cut_values(copy, held->slice, element_count(declared->dims()).value_or(0));
+  return status.ok() ? Ok() : std::move(status).at(op.location());
+}
+
+// What an initializer reads must be there, too.
+Status check_inputs(const Op& op, const Block& startup) {
+  for (const llvm::StringRef name : op.input_names()) {
+    if (startup.find_var(name) != nullptr) continue;
+    return Unimplemented("'{}' initializes '{}' from '{}', which this server does not have",
+                         op.type().str(), op.output_names()[0].str(), name.str())
+        .at(op.location());
+  }
+  return Ok();
 }
 
 void append_backups(Block& block, const DistributionJob& job, size_t server) {
@@ -88,9 +179,9 @@ StatusOr<std::unique_ptr<Program>> make_pserver_startup(const Program& startup,
       const std::string target = target_of(job, slices, pserver.root(), output);
       if (!target.empty() && target != output) copy.replace_output(output, target);
     }
-    if (!has_shape_attr(type)) continue;
+    MILLRACE_RETURN_IF_ERROR(check_inputs(*op, block));
     const Var* const first = block.find_var(copy.output_names()[0]);
-    if (first != nullptr) set_shape(copy, *first);
+    if (first != nullptr) MILLRACE_RETURN_IF_ERROR(make_slice(copy, *op, *first, job, server));
   }
   if (job.config.enable_dc_asgd) append_backups(block, job, server);
   return program;

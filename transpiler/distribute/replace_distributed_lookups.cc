@@ -68,15 +68,27 @@ Status send_table_grad(Block& block, const DistributionJob& job) {
   return Ok();
 }
 
+// As the original, which says so, too.
+void warn_of_optimizer(const DistributionJob& job, PassContext& context) {
+  for (const Op* const op : job.ops_of_pair[job.pair_of_param.lookup(job.table.param)]) {
+    if (!role::is_optimizer(*op) || op->type() == "sgd") continue;
+    context.remarks.push_back("the distributed table '" + job.table.param +
+                              "' is updated by sgd on its servers, not by '" + op->type().str() +
+                              "': they keep no state of optimizers for its rows");
+  }
+}
+
 }  // namespace
 
 Status replace_distributed_lookups(Program& main, PassContext& context, DistributionJob& job) {
-  (void)context;
   if (!job.table.exists()) return Ok();
+  warn_of_optimizer(job, context);
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
   Op* const behind = take_lookups_replace_distributed_lookups(block, job, ids, outputs);
+  if (ids.empty())
+    return InvalidProgram("no lookup of the distributed table '{}' is left", job.table.param);
   const Var* const ids_var = block.find_var(ids[0]);
   const Var* const out_var = block.find_var(outputs[0]);
   if (ids_var == nullptr || out_var == nullptr) {

@@ -68,10 +68,17 @@ StatusOr<Op*> last_producer_replace_prefetched_lookups(const Block& block, const
 }
 
 Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair) {
-  const LookupGroup group = take_lookups_replace_prefetched_lookups(block, job, pair);
-  if (group.type == "nce") {
-    return Unimplemented("remote_prefetch of nce weights ('{}') is not supported", pair.param);
+  for (const Op* const op : job.prefetch_lookups) {
+    if (op->type() != "nce" || !op->reads(pair.param)) continue;
+    return Unimplemented(
+               "remote_prefetch of nce is not supported: the rows of '{}' that a step needs are "
+               "known "
+               "only after nce has drawn its classes; without remote_prefetch trainers fetch the "
+               "whole table",
+               pair.param)
+        .at(op->location());
   }
+  const LookupGroup group = take_lookups_replace_prefetched_lookups(block, job, pair);
   MILLRACE_ASSIGN_OR_RETURN(Op* const producer,
                             last_producer_replace_prefetched_lookups(block, pair, group));
   std::vector<std::string> tables;

@@ -1,5 +1,7 @@
 #include "transpiler/distribute/server_job.h"
 
+#include <llvm/ADT/StringSet.h>
+
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "transpiler/distribute/dispatcher.h"
@@ -57,6 +59,11 @@ Status set_up_job(const DistributeTranspilerConfig& config, const TranspileArgum
 }
 
 Status collect_pairs(Program& main, DistributionJob& job) {
+  // Averages are kept of other vars, too (statistics of batch_norm); nothing updates those.
+  llvm::StringSet<> updated;
+  for (const Op& op : main.root().ops()) {
+    if (role::is_optimizer(op)) updated.insert(op.first_input("Param"));
+  }
   for (Op& op : main.root().ops()) {
     if (!role::is_optimize_op(op)) continue;
     if (is_clip(op)) {
@@ -69,7 +76,7 @@ Status collect_pairs(Program& main, DistributionJob& job) {
       return InvalidProgram("op_role_var has 1 name, expected a parameter and its gradient")
           .at(op.location());
     }
-    if (job.pair_of_param.count(names[0]) != 0) continue;
+    if (updated.count(names[0]) == 0 || job.pair_of_param.count(names[0]) != 0) continue;
     MILLRACE_RETURN_IF_ERROR(add_pair_server_job(op, names[0], names[1], job));
   }
   return Ok();

@@ -64,6 +64,13 @@ Status share_step_counter(Program& main, PassContext& context, DistributionJob& 
     }
   }
   if (job.step_counter.empty()) return Ok();
+  if (job.distributed_mode() == 0) {
+    return InvalidArgument(
+        "sync_mode is false, but {} makes servers work in steps (distributed_mode 0), and then "
+        "they cannot count the steps of the schedule ('{}') trainer by trainer",
+        job.config.completely_not_async ? "completely_not_async" : "config_sync_mode true",
+        job.step_counter);
+  }
   const std::string control = job.controls.create(block);
   Op& send = block.append_op("send");
   send.set_input("X", llvm::StringRef(job.step_counter))

@@ -1,5 +1,8 @@
 #include "transpiler/distribute/trainer_program.h"
 
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/needed_ops.h"
@@ -42,6 +45,32 @@ std::vector<const Block*> owned_below_root(const Program& program) {
     }
   }
   return out;
+}
+
+// Scheduler ops whose results an op reads that stays on the trainer (averages of vars that no
+// server has). Errors: the trainers count steps together, which only servers can do.
+StatusOr<llvm::DenseSet<const Op*>> schedule_of_trainer(const Block& block,
+                                                        const DistributionJob& job) {
+  llvm::DenseSet<const Op*> kept;
+  llvm::StringSet<> read;
+  for (const Op& op : llvm::reverse(block.ops())) {
+    const bool goes = role::is_lr_op(op) || role::is_optimize_op(op);
+    const auto outputs = op.output_names();
+    const bool is_read =
+        llvm::any_of(outputs, [&](llvm::StringRef name) { return read.count(name) != 0; });
+    if (goes && (!role::is_lr_op(op) || !is_read)) continue;
+    if (goes) {
+      if (!job.step_counter.empty()) {
+        return Unimplemented(
+                   "an op of the trainer reads what this op of the schedule computes, but in "
+                   "asynchronous training only servers know the common step")
+            .at(op.location());
+      }
+      kept.insert(&op);
+    }
+    for (const llvm::StringRef name : op.input_names()) read.insert(name);
+  }
+  return kept;
 }
 
 // Drops the vars that an op still uses: they are not the servers' alone.
@@ -91,8 +120,11 @@ StatusOr<RolePrograms> make_trainer_programs(RolePrograms rewritten, const Distr
   // The job's ops may be among those that go.
   std::vector<std::string> vars = server_only_vars(job);
   Block& block = out.main->root();
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::DenseSet<const Op*> schedule,
+                            schedule_of_trainer(block, job));
   for (Op& op : llvm::make_early_inc_range(block.ops())) {
-    if (role::is_lr_op(op) || role::is_optimize_op(op)) block.erase(op);
+    const bool goes = role::is_lr_op(op) || role::is_optimize_op(op);
+    if (goes && !schedule.contains(&op)) block.erase(op);
   }
   keep_used(*out.main, vars);
   for (const std::string& name : vars) {

@@ -3,6 +3,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "transpiler/distribute/divide_updates.h"
 #include "transpiler/distribute/op_builder.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/fleet/fleet_programs.h"
@@ -19,7 +20,7 @@ constexpr const char* kNoEndpoint = "127.0.0.1:6164";
 std::vector<Op*> optimizer_ops(Block& block) {
   std::vector<Op*> ops;
   for (Op& op : block.ops()) {
-    if (role::is_optimize_op(op) && !is_clip_op(op)) ops.push_back(&op);
+    if (role::is_optimize_op(op)) ops.push_back(&op);
   }
   return ops;
 }
@@ -37,27 +38,35 @@ std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
   return state;
 }
 
-// What stands between gradient and update: servers know nothing of it.
-void remark_on_lost_ops(const std::vector<Op*>& ops, std::vector<std::string>& remarks) {
-  for (const Op* const op : ops) {
-    if (op->find_input("Param") != nullptr || role::vars(*op).empty()) continue;
-    remarks.push_back("'" + op->type().str() + "' on the gradient of '" + role::vars(*op)[0] +
-                      "' is left out: servers apply gradients as they come");
+// Clipping and regularisation stay on the worker, as all that stands between gradient and update.
+// Errors: it needs rows of embeddings, or servers would have to keep more than parameters.
+Status keep_before_updates(Block& block, const TablePlan& plan) {
+  MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
+                            divide_updates(block, {.decay_on_servers = false}));
+  for (Op* const op : part.trainer) {
+    for (const llvm::StringRef name : op->input_names()) {
+      if (plan.find_sparse(name) == nullptr) continue;
+      return Unimplemented(
+                 "'{}' makes a gradient of the embedding '{}', whose rows only servers have: an "
+                 "embedding on servers cannot be regularised",
+                 op->type().str(), name.str())
+          .at(op->location());
+    }
+    op->set_int("op_role", role::kBackward);
   }
+  for (const ServerOp& server : part.server) {
+    if (role::is_optimizer(*server.op) || !server.op->reads(server.param)) continue;
+    return Unimplemented(
+               "'{}' keeps something of the parameter '{}' besides its update, for which tables of "
+               "servers have no place",
+               server.op->type().str(), server.param)
+        .at(server.op->location());
+  }
+  return Ok();
 }
 
-// Workers go on clipping.
-void keep_clip_ops(Block& block) {
-  for (Op& op : block.ops()) {
-    if (role::is_optimize_op(op) && is_clip_op(op)) op.set_int("op_role", role::kBackward);
-  }
-}
-
-void delete_optimizer(Block& block, const std::string& scheduled_rate,
-                      std::vector<std::string>& remarks) {
-  keep_clip_ops(block);
+void delete_optimizer(Block& block, const std::string& scheduled_rate) {
   std::vector<Op*> ops = optimizer_ops(block);
-  remark_on_lost_ops(ops, remarks);
   for (Op& op : block.ops()) {
     if (role::is_lr_op(op)) ops.push_back(&op);
   }
@@ -156,9 +165,10 @@ StatusOr<FleetPrograms> make_fleet_worker(const Program& main, const Program& st
   out.startup = startup.clone();
   Block& block = out.main->root();
   if (options.mode != FleetMode::kGeo) {
+    MILLRACE_RETURN_IF_ERROR(keep_before_updates(block, plan));
     const std::set<std::string> state = state_of_fleet_worker(optimizer_ops(block));
     MILLRACE_RETURN_IF_ERROR(fuse_tables(*out.main, plan, out.remarks));
-    delete_optimizer(block, options.scheduled_rate, out.remarks);
+    delete_optimizer(block, options.scheduled_rate);
     delete_state(state, out.startup->root());
     MILLRACE_RETURN_IF_ERROR(fake_tables(main, out.startup->root()));
   }

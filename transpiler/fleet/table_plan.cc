@@ -4,6 +4,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
+#include "transpiler/distribute/divide_updates.h"
 #include "transpiler/distribute/roles.h"
 
 namespace millrace::transpiler {
@@ -59,6 +60,19 @@ Status add_dense(const Block& root, const std::vector<TrainedVar>& vars, bool da
   return Ok();
 }
 
+// Rows that a step has looked up are told by the gradient of the lookup, not by what
+// regularisation has made of it.
+std::string gradient_of_rows(const Block& root, const std::string& param, std::string otherwise) {
+  for (const Op& op : root.ops()) {
+    const llvm::ArrayRef<std::string> vars = role::vars(op);
+    if (role::of(op) != role::kBackward) continue;
+    for (size_t i = 0; i + 1 < vars.size(); i += 2) {
+      if (vars[i] == param) otherwise = vars[i + 1];
+    }
+  }
+  return otherwise;
+}
+
 }  // namespace
 
 bool is_lookup(const Op& op) {
@@ -67,10 +81,6 @@ bool is_lookup(const Op& op) {
 
 bool is_remote_lookup(const Op& op) {
   return is_lookup(op) && get_attr_or(op, "remote_prefetch", false);
-}
-
-bool is_clip_op(const Op& op) {
-  return llvm::StringRef(get_attr_or(op, "op_namescope", std::string())).contains("gradient_clip");
 }
 
 std::vector<std::string> embedding_names(const Program& main) {
@@ -104,17 +114,23 @@ const SparseTablePlan* TablePlan::find_sparse(llvm::StringRef param) const {
 StatusOr<TrainedVars> find_trained_vars(const Program& main) {
   const std::set<std::string> remote = remote_embeddings(main);
   TrainedVars found;
+  const std::unique_ptr<Program> copy = main.clone();  // nothing is changed, but ops are handed out
+  MILLRACE_ASSIGN_OR_RETURN(const OptimizePart part,
+                            divide_updates(copy->root(), {.decay_on_servers = false}));
   std::set<std::string> seen;
-  for (const Op& op : main.root().ops()) {
-    if (!role::is_optimize_op(op) || is_clip_op(op)) continue;
-    const llvm::ArrayRef<std::string> vars = role::vars(op);
-    if (vars.size() < 2 || !seen.insert(vars[0]).second) continue;
-    for (const std::string& name : vars.take_front(2)) {
+  for (const ServerOp& server : part.server) {
+    if (!seen.insert(server.param).second) continue;
+    const UpdateFlow& flow = part.updates.find(server.param)->second;
+    const bool sparse = remote.count(server.param) != 0;
+    TrainedVar var{server.param, flow.gradient};
+    if (sparse && flow.kind != VarKind::kSelectedRows)
+      var.grad = gradient_of_rows(main.root(), server.param, var.grad);
+    for (const std::string& name : {var.param, var.grad}) {
       if (main.root().find_var(name) == nullptr)
-        return InvalidProgram("op_role_var names '{}', which block 0 does not declare", name)
-            .at(op.location());
+        return InvalidProgram("the update needs '{}', which block 0 does not declare", name)
+            .at(flow.update->location());
     }
-    (remote.count(vars[0]) != 0 ? found.sparse : found.dense).push_back({vars[0], vars[1]});
+    (sparse ? found.sparse : found.dense).push_back(std::move(var));
   }
   return found;
 }

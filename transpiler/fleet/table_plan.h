@@ -23,7 +23,8 @@ struct TrainedVars {
   std::vector<TrainedVar> dense;
 };
 
-/// Errors: kInvalidProgram for a gradient that block 0 does not declare.
+/// Gradients are those that workers send: clipped and regularised. Errors: kInvalidProgram for a
+/// gradient that block 0 does not declare; those of divide_updates().
 StatusOr<TrainedVars> find_trained_vars(const Program& main);
 
 /// The rows of one embedding.
@@ -64,8 +65,6 @@ StatusOr<TablePlan> plan_tables(const Program& main);
 bool is_lookup(const Op& op);
 /// True for lookups that fetch their rows from the servers (attribute remote_prefetch).
 bool is_remote_lookup(const Op& op);
-/// True for ops that clip gradients: they belong to workers, not to servers.
-bool is_clip_op(const Op& op);
 /// Parameters of lookups that are sparse or distributed, each once, sorted.
 std::vector<std::string> embedding_names(const Program& main);
 /// True if a distributed lookup uses the parameter.

@@ -12,6 +12,7 @@
 
 #include "ops/infer_context.h"
 #include "ops/read_attr.h"
+#include "transpiler/distribute/collective_plan.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
 
@@ -94,8 +95,8 @@ int64_t count_of(llvm::ArrayRef<int64_t> dims) {
 // The constants of block 0, found op by op in order.
 class Folder {
  public:
-  Folder(const Program& program, const ops::OpRegistry& registry)
-      : block_(program.root()), registry_(registry) {
+  Folder(const Program& program, const ops::OpRegistry& registry, const InnerVars& inner)
+      : block_(program.root()), registry_(registry), inner_(inner) {
     for (const Block& block : program.blocks()) {
       for (const Op& op : block.ops()) {
         for (const llvm::StringRef name : op.output_names()) ++writes_[*program.names().find(name)];
@@ -118,7 +119,11 @@ class Folder {
       return std::nullopt;
     return shortened(std::move(*result));
   }
+  // Ops behind this one may count on the constant, unless somebody else gives the var another value
+  // before they read it: data-parallel jobs scale or feed the seed of back-propagation, devices
+  // exchange gradients (which are kept), and attributes or other blocks may mention it.
   void remember(const Op& op, Constant constant) {
+    if (is_loss_grad_op(op) || !inner_.is_plain(single_output(op, "Out"))) return;
     known_[block_.find_var(single_output(op, "Out"))->id()] = std::move(constant);
   }
 
@@ -246,6 +251,7 @@ class Folder {
 
   const Block& block_;
   const ops::OpRegistry& registry_;
+  const InnerVars& inner_;
   llvm::DenseMap<NameId, int> writes_;
   llvm::DenseMap<NameId, Constant> known_;
 };
@@ -282,8 +288,8 @@ class FoldConstants final : public Pass {
   llvm::StringRef name() const override { return "fold-constants"; }
 
   StatusOr<bool> run(Program& program, PassContext& context) override {
-    Folder folder(program, context.registry);
     const InnerVars inner(program, keep_);
+    Folder folder(program, context.registry, inner);
     bool changed = false;
     std::vector<Op*> sources;
     for (Op* const op : program.root().op_vector()) {

@@ -5,6 +5,7 @@
 
 #include <llvm/ADT/SmallVector.h>
 
+#include "framework/op_attrs.h"
 #include "ops/read_attr.h"
 #include "transpiler/fusion/fusions.h"
 #include "transpiler/fusion/inner_vars.h"
@@ -61,6 +62,7 @@ class FuseConv final : public Pass {
  private:
   static bool is_convolution(const Op& op) {
     if (op.type() != "conv2d" && op.type() != "depthwise_conv2d") return false;
+    if (get_attr_or<bool>(op, "fuse_relu_before_depthwise_conv", false)) return false;
     const llvm::StringRef bias = single_input(op, "Bias");
     return is_constant(op.block(), single_input(op, "Filter")) &&
            !single_output(op, "Output").empty() && !single_input(op, "Input").empty() &&

@@ -14,6 +14,13 @@ llvm::StringRef single(const Op& op, const Slot* slot) {
   return name == names::kEmpty ? llvm::StringRef() : name;
 }
 
+// True if an op of another block writes a var of this one.
+bool is_written_elsewhere(const Block& block, llvm::StringRef name) {
+  return llvm::any_of(block.program().blocks(), [&](const Block& other) {
+    return &other != &block && other.has_writers(name) && other.find_var(name) == nullptr;
+  });
+}
+
 // How often the inputs of an op name a var.
 size_t count_reads(const Op& op, llvm::StringRef name) {
   return static_cast<size_t>(llvm::count(op.input_names(), name));
@@ -94,6 +101,8 @@ bool is_f32(const Var* var) {
 
 bool inputs_unchanged(const Op& first, const Op& last) {
   return llvm::all_of(first.input_names(), [&](llvm::StringRef name) {
+    // an op that owns blocks need not name what they write
+    if (is_written_elsewhere(first.block(), name)) return false;
     return llvm::none_of(first.block().writers_of(name), [&](const Op* writer) {
       return !writer->comes_before(first) && writer->comes_before(last);
     });

@@ -18,6 +18,14 @@ bool is_reduced_already(const Block& block, llvm::StringRef grad) {
   });
 }
 
+// Whether the op makes something else of a gradient that was found before: clipping that a
+// transpiler has left on the trainer. Only the first is exchanged.
+bool transforms(const Op& op, llvm::StringRef param, const std::vector<ParallelGrad>& found) {
+  return std::any_of(found.begin(), found.end(), [&](const ParallelGrad& grad) {
+    return grad.param == param && op.reads(grad.grad) && !op.writes(grad.grad);
+  });
+}
+
 }  // namespace
 
 std::vector<std::string> loss_gradients(const Program& program) {
@@ -45,6 +53,7 @@ StatusOr<std::vector<ParallelGrad>> find_gradients(Program& program) {
     MILLRACE_ASSIGN_OR_RETURN(const std::vector<GradPair> pairs, backward_pairs(op));
     for (const GradPair& pair : pairs) {
       if (!block.has_writers(pair.grad) || is_reduced_already(block, pair.grad)) continue;
+      if (transforms(op, pair.param, found)) continue;
       const Var& var = *block.find_var(pair.grad);
       ParallelGrad grad;
       grad.param = pair.param;

@@ -48,10 +48,14 @@ bool use_constants(Op& op, const ShapeConstants& constants) {
   bool changed = false;
   for (const TensorAttr& entry : kTensorAttrs) {
     if (op.type() != entry.op) continue;
-    // the whole tensor wins over the list, as in the kernels
-    const Slot* slot = op.find_input(entry.slot);
-    if (slot == nullptr || slot->args.empty()) slot = op.find_input(entry.list_slot);
-    if (slot == nullptr || slot->args.empty()) continue;
+    // as in the kernels, the whole tensor wins over the list, but the list of a reshape
+    const Slot* const whole = op.find_input(entry.slot);
+    const Slot* const list = op.find_input(entry.list_slot);
+    const bool has_whole = whole != nullptr && !whole->args.empty();
+    const bool has_list = list != nullptr && !list->args.empty();
+    if (!has_whole && !has_list) continue;
+    const bool takes_list = has_list && (!has_whole || op.type().startswith("reshape"));
+    const Slot* const slot = takes_list ? list : whole;
     const auto values = attr_of_fold_shape_constants(*slot, constants, entry.infers_one);
     if (!values) continue;
     const AttrValue* const old = op.find_attr(entry.attr);

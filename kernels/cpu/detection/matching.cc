@@ -171,17 +171,18 @@ struct MiningAttrs {
 };
 
 // Predictions of one image with the largest losses, in order of their number.
-std::vector<int64_t> mine(const MiningAttrs& attrs, const float* cls, const float* loc,
-                          const int32_t* match, const float* dist, int64_t count) {
+template <typename T>
+std::vector<int64_t> mine(const MiningAttrs& attrs, const T* cls, const T* loc,
+                          const int32_t* match, const T* dist, int64_t count) {
   std::vector<int64_t> candidates;
   int64_t matched = 0;
   for (int64_t i = 0; i < count; ++i) {
     if (match[i] != -1) ++matched;
-    if (attrs.hard_example || (match[i] == -1 && dist[i] < attrs.threshold))
+    if (attrs.hard_example || (match[i] == -1 && dist[i] < static_cast<T>(attrs.threshold)))
       candidates.push_back(i);
   }
   const auto loss = [&](int64_t i) {
-    return cls[i] + (attrs.hard_example && loc != nullptr ? loc[i] : 0.0F);
+    return cls[i] + (attrs.hard_example && loc != nullptr ? loc[i] : T(0));
   };
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](int64_t a, int64_t b) { return loss(a) > loss(b); });
@@ -211,10 +212,11 @@ StatusOr<Kernel> mine_hard_examples(const KernelSetup& op) {
     const Tensor* const loc = ctx.find_in(loc_loss);
     for (const Tensor* const tensor : {cls, dist, loc}) {
       if (tensor == nullptr ||
-          (tensor->dtype() == DType::kFloat32 && tensor->numel() == match->numel()))
+          (tensor->dtype() == cls->dtype() && tensor->numel() == match->numel()))
         continue;
-      return ctx.error("losses and distances must be f32 of the shape of MatchIndices {}, found {}",
-                       describe(*match), describe(*tensor));
+      return ctx.error(
+          "losses and distances must be of one type and of the shape of MatchIndices {}, found {}",
+          describe(*match), describe(*tensor));
     }
     if (match->rank() != 2 || match->dtype() != DType::kInt32)
       return ctx.error("MatchIndices must be an i32 matrix, found {}", describe(*match));
@@ -226,9 +228,13 @@ StatusOr<Kernel> mine_hard_examples(const KernelSetup& op) {
     for (int64_t n = 0; n < match->dim(0); ++n) {
       const int64_t at = n * count;
       const int32_t* const row = match->data<int32_t>() + at;
-      const std::vector<int64_t> picked =
-          mine(attrs, cls->data<float>() + at, loc == nullptr ? nullptr : loc->data<float>() + at,
-               row, dist->data<float>() + at, count);
+      std::vector<int64_t> picked;
+      MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(cls->dtype(), [&](auto tag) -> Status {
+        using T = typename decltype(tag)::type;
+        picked = mine<T>(attrs, cls->data<T>() + at, loc == nullptr ? nullptr : loc->data<T>() + at,
+                         row, dist->data<T>() + at, count);
+        return Ok();
+      }));
       for (const int64_t i : picked) {
         if (row[i] == -1) negatives.push_back(i);
       }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <unordered_map>
 
 #include "kernels/cpu/distributed/distributed.h"
@@ -34,14 +33,11 @@ Status write_ids(const KernelContext& ctx, llvm::ArrayRef<int64_t> ids, ArgRange
   return Ok();
 }
 
-// Rows of one number are added before they are handed out.
+// Rows of one number are added before they are handed out, in the order of the input.
 Status split_rows(const KernelContext& ctx, RowMerger& merger, const SelectedRows& from,
                   ArgRange out) {
   MILLRACE_RETURN_IF_ERROR(merger.merge(from));
   const auto rows = merger.rows();
-  std::vector<size_t> order(rows.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a] < rows[b]; });
   const auto servers = static_cast<int64_t>(out.count);
   return dispatch<FloatTypes>(from.value.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
@@ -50,14 +46,14 @@ Status split_rows(const KernelContext& ctx, RowMerger& merger, const SelectedRow
       auto& to = ctx.out_value(out, k).template as<SelectedRows>();
       to.height = from.height;
       to.rows.clear();
-      for (const size_t i : order) {
-        if (rows[i] % servers == k) to.rows.push_back(rows[i]);
+      for (const int64_t row : rows) {
+        if (row % servers == k) to.rows.push_back(row);
       }
       Dims dims(from.value.dims().begin(), from.value.dims().end());
       dims[0] = static_cast<int64_t>(to.rows.size());
       MILLRACE_RETURN_IF_ERROR(size_output(to.value, from.value.dtype(), dims));
       T* target = to.value.template data<T>();
-      for (const size_t i : order) {
+      for (size_t i = 0; i < rows.size(); ++i) {
         if (rows[i] % servers != k) continue;
         const T* const source =
             merger.template values<T>() + static_cast<int64_t>(i) * merger.width();

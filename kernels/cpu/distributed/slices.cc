@@ -6,6 +6,7 @@
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/merge_rows.h"
+#include "kernels/cpu/random/shape_arg.h"
 #include "kernels/cpu/strided.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
@@ -108,13 +109,10 @@ StatusOr<Kernel> fake_init(const KernelSetup& op) {
   const ArgIndex out = op.output("Out");
   const DType dtype = op.dtype_attr("dtype");
   const auto shape = op.attr<Longs>("shape");
+  const bool rows = makes_rows(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Value& to = ctx.out_value(out);
-    if (auto* const rows = to.get_if<SelectedRows>()) {
-      rows->height = shape.empty() ? 0 : shape[0];
-      return size_output(rows->value, dtype, shape);
-    }
-    return size_output(to.as<Tensor>(), dtype, shape);
+    if (rows) return size_table(ctx.out_value(out).as<SelectedRows>(), dtype, shape);
+    return size_output(ctx.out(out), dtype, shape);
   });
 }
 

@@ -16,5 +16,7 @@ void add_powers(KernelRegistry& registry);
 void add_comparisons(KernelRegistry& registry);
 /// logical_* and bitwise_*.
 void add_bit_ops(KernelRegistry& registry);
+/// equal_all, allclose.
+void add_all_equal(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -10,6 +10,7 @@ void add_elementwise_kernels(KernelRegistry& registry) {
   add_powers(registry);
   add_comparisons(registry);
   add_bit_ops(registry);
+  add_all_equal(registry);
 }
 
 }  // namespace millrace::kernels

@@ -10,5 +10,6 @@ void add_lookup(KernelRegistry& registry);
 void add_nce(KernelRegistry& registry);
 void add_pooled_lookup(KernelRegistry& registry);
 void add_selected_rows(KernelRegistry& registry);
+void add_sample_logits(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/embedding/class_tree.h"
 #include "kernels/cpu/embedding/embedding.h"
+#include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/embedding/row_gradient.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/needed.h"
@@ -97,6 +98,7 @@ void score_rows(const ClassTree& tree, const Tensor& x, const Tensor& w, const T
 }
 
 StatusOr<Kernel> forward_hierarchical_sigmoid(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const HierarchicalSigmoidArgs args(op);
   const ArgIndex out_arg = op.output("Out");
   const ArgIndex scores_arg = op.output("PreOut");
@@ -176,6 +178,7 @@ Status backward_as_hierarchical_sigmoid(const KernelContext& ctx,
 }
 
 StatusOr<Kernel> backward_hierarchical_sigmoid(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const HierarchicalSigmoidGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, args.forward.x, "X"));

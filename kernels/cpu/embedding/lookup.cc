@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/embedding/ids.h"
+#include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/int_list.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
@@ -61,6 +62,7 @@ Status copy_selected(const KernelContext& ctx, const SelectedRows& table, const 
 }
 
 StatusOr<Kernel> lookup(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const ArgIndex w = op.input("W");
   const ArgIndex ids_arg = op.input("Ids");
   const ArgIndex out = op.output("Out");
@@ -144,6 +146,7 @@ Status dense_grad(const KernelContext& ctx, const LookupGradArgs& args, const Te
 }
 
 StatusOr<Kernel> lookup_grad(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "W"));
   const LookupGradArgs args{op.input("W"), op.input("Ids"), op.input("Out@GRAD"),
                             op.output("W@GRAD"), op.attr<int64_t>("padding_idx")};
   const bool sparse = op.attr<bool>("is_sparse");  // whatever is_distributed says

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/embedding/class_sampler.h"
 #include "kernels/cpu/embedding/embedding.h"
+#include "kernels/cpu/embedding/remote_rows.h"
 #include "kernels/cpu/embedding/row_gradient.h"
 #include "kernels/cpu/index.h"
 #include "kernels/cpu/lane_sum.h"
@@ -111,6 +112,7 @@ void score(const NceArgs& args, const NceOperands& o, const ClassSampler& sample
 }
 
 StatusOr<Kernel> forward_nce(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "Weight"));
   const NceArgs args(op);
   const ArgIndex cost_arg = op.output("Cost");
   const ArgIndex logits_arg = op.output("SampleLogits");
@@ -196,6 +198,7 @@ Status backward_as_nce(const KernelContext& ctx, const NceGradArgs& args, const 
 }
 
 StatusOr<Kernel> backward_nce(const KernelSetup& op) {
+  MILLRACE_RETURN_IF_ERROR(check_rows_are_here(op, "Weight"));
   const NceGradArgs args(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const NceOperands o, operands_of_nce(ctx, args.forward));

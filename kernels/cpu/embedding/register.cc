@@ -9,6 +9,7 @@ void add_embedding_kernels(KernelRegistry& registry) {
   add_nce(registry);
   add_pooled_lookup(registry);
   add_selected_rows(registry);
+  add_sample_logits(registry);
 }
 
 }  // namespace millrace::kernels

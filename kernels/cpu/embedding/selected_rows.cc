@@ -1,4 +1,7 @@
+#include <algorithm>
 #include <memory>
+#include <numeric>
+#include <vector>
 
 #include "kernels/cpu/embedding/embedding.h"
 #include "kernels/cpu/int_list.h"
@@ -10,20 +13,27 @@
 namespace millrace::kernels {
 namespace {
 
-Status take_merged(const KernelContext& ctx, const SelectedRows& from, const RowMerger& merged,
-                   SelectedRows& to) {
+Status take_merged(const SelectedRows& from, const RowMerger& merged, SelectedRows& to) {
   Dims dims(from.value.dims().begin(), from.value.dims().end());
   dims[0] = static_cast<int64_t>(merged.rows().size());
   Tensor value;  // the output may be the input, whose values are still needed
   MILLRACE_RETURN_IF_ERROR(value.resize(from.value.dtype(), dims));
+  const auto rows = merged.rows();
+  std::vector<size_t> order(rows.size());  // as the original has them: ascending
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rows[a] < rows[b]; });
   MILLRACE_RETURN_IF_ERROR(dispatch<FloatTypes>(value.dtype(), [&](auto tag) -> Status {
     using T = typename decltype(tag)::type;
-    copy_bytes(ctx.device(), value.raw(), reinterpret_cast<const std::byte*>(merged.values<T>()),
-               value.bytes());
+    T* target = value.data<T>();
+    for (const size_t i : order)
+      target = std::copy_n(merged.values<T>() + static_cast<int64_t>(i) * merged.width(),
+                           merged.width(), target);
     return Ok();
   }));
+  std::vector<int64_t> sorted(rows.begin(), rows.end());
+  std::sort(sorted.begin(), sorted.end());
   to.height = from.height;
-  to.rows.assign(merged.rows().begin(), merged.rows().end());
+  to.rows.assign(sorted.begin(), sorted.end());
   to.value = std::move(value);
   return Ok();
 }
@@ -37,7 +47,7 @@ StatusOr<Kernel> merge_selected_rows(const KernelSetup& op) {
     if (from == nullptr)
       return ctx.error("X must be selected rows, found {}", describe(ctx.in_value(x)));
     MILLRACE_RETURN_IF_ERROR(merger->merge(*from));
-    return take_merged(ctx, *from, *merger, ctx.out_value(out).as<SelectedRows>());
+    return take_merged(*from, *merger, ctx.out_value(out).as<SelectedRows>());
   });
 }
 

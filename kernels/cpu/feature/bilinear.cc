@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/workspace.h"
@@ -163,7 +164,7 @@ StatusOr<Kernel> bilinear_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(g.dweight, result_like(ctx, dweight, *o.weight));
     if (dbias) {
       Tensor& to = ctx.out(dbias);
-      if (!to.initialized()) MILLRACE_RETURN_IF_ERROR(to.resize(o.x->dtype(), {1, o.columns}));
+      MILLRACE_RETURN_IF_ERROR(size_output(to, o.x->dtype(), {1, o.columns}));
       g.dbias = &to;
     }
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {

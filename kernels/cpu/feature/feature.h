@@ -13,5 +13,10 @@ void add_fused_elementwise_kernels(KernelRegistry& registry);
 void add_pyramid_hash_kernels(KernelRegistry& registry);
 void add_ranking_kernels(KernelRegistry& registry);
 void add_sampling_kernels(KernelRegistry& registry);
+void add_fused_layer_kernels(KernelRegistry& registry);
+void add_match_matrix_kernels(KernelRegistry& registry);
+void add_rank_attention_kernels(KernelRegistry& registry);
+void add_tree_kernels(KernelRegistry& registry);
+void add_var_conv_kernels(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

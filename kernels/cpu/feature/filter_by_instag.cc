@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "kernels/cpu/feature/feature.h"
@@ -61,6 +62,14 @@ struct OutputSlots {
   ArgIndex map;
 };
 
+// Each row of weights and map is a sequence of its own.
+void set_lods_of_ones(const KernelContext& ctx, const OutputSlots& slots, int64_t count) {
+  LodLevel level(static_cast<size_t>(count) + 1);
+  std::iota(level.begin(), level.end(), int64_t{0});
+  ctx.out(slots.weight).set_lod(Lod({level}));
+  ctx.out(slots.map).set_lod(Lod({std::move(level)}));
+}
+
 // One row of the given value, which no loss counts.
 Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const Tensor& ins,
                      int64_t value) {
@@ -77,7 +86,9 @@ Status store_nothing(const KernelContext& ctx, const OutputSlots& slots, const T
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.weight).resize(DType::kFloat32, {1, 1}));
   *ctx.out(slots.weight).data<float>() = 0;
   MILLRACE_RETURN_IF_ERROR(ctx.out(slots.map).resize(DType::kInt64, {1, 3}));
-  std::fill_n(ctx.out(slots.map).data<int64_t>(), 3, 0);
+  constexpr int64_t kNothing[] = {0, 1, 1};  // the gradient knows it by the weight of 0
+  std::copy_n(kNothing, 3, ctx.out(slots.map).data<int64_t>());
+  set_lods_of_ones(ctx, slots, 1);
   return Ok();
 }
 
@@ -105,6 +116,7 @@ Status store_filter_by_instag(const KernelContext& ctx, const OutputSlots& slots
     std::copy_n(entry, 3, map.data<int64_t>() + 3 * i);
   }
   out.set_lod(Lod({std::move(level)}));
+  set_lods_of_ones(ctx, slots, count);
   return Ok();
 }
 
@@ -127,6 +139,7 @@ StatusOr<Kernel> filter_by_instag(const KernelSetup& op) {
 
 StatusOr<Kernel> filter_by_instag_grad(const KernelSetup& op) {
   const ArgIndex map = op.input("IndexMap");
+  const ArgIndex weight = op.input("LossWeight");
   const ArgIndex ins = op.input("Ins");
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dins = op.output("Ins@GRAD");
@@ -142,6 +155,10 @@ StatusOr<Kernel> filter_by_instag_grad(const KernelSetup& op) {
                        describe(*d), describe(*from));
     const int64_t row_bytes = row_width(*from) * dtype_size(from->dtype());
     if (to->bytes() > 0) std::memset(to->raw(), 0, static_cast<size_t>(to->bytes()));
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const weights, needed(ctx, weight, "LossWeight"));
+    if (weights->dtype() == DType::kFloat32 && weights->numel() == 1 &&
+        *weights->data<float>() == 0)
+      return Ok();  // nothing was kept
     for (int64_t i = 0; i < moves->numel(); i += 3) {
       const int64_t* const move = moves->data<int64_t>() + i;
       if (move[2] == 0) continue;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/broadcast.h"
 #include "kernels/cpu/feature/feature.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
 
@@ -227,8 +228,8 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_fused_elementwise_kernels(KernelRegistry& registry) {
-  registry.add("fused_elemwise_activation", fused);
-  registry.add("fused_elemwise_activation_grad", fused_grad);
+  registry.add("fused_elemwise_activation", in_float<fused>);
+  registry.add("fused_elemwise_activation_grad", in_float<fused_grad>);
 }
 
 }  // namespace millrace::kernels

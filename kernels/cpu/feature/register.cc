@@ -12,6 +12,11 @@ void add_feature_kernels(KernelRegistry& registry) {
   add_pyramid_hash_kernels(registry);
   add_ranking_kernels(registry);
   add_sampling_kernels(registry);
+  add_fused_layer_kernels(registry);
+  add_match_matrix_kernels(registry);
+  add_rank_attention_kernels(registry);
+  add_tree_kernels(registry);
+  add_var_conv_kernels(registry);
 }
 
 }  // namespace millrace::kernels

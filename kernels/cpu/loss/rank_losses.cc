@@ -7,8 +7,8 @@ namespace millrace::kernels {
 namespace {
 
 StatusOr<Kernel> rank_loss(const KernelSetup& op) {
-  return map_kernel<3>(op, {"Left", "Right", "Label"}, "Out",
-                       [](auto left, auto right, auto label) {
+  return map_kernel<3>(op, {"Label", "Left", "Right"}, "Out",
+                       [](auto label, auto left, auto right) {
                          const auto difference = left - right;
                          return vmath::softplus(difference) - label * difference;
                        });

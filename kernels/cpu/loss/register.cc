@@ -11,6 +11,7 @@ void add_loss_kernels(KernelRegistry& registry) {
   add_rank_loss_kernels(registry);
   add_row_loss_kernels(registry);
   add_sigmoid_cross_entropy_kernels(registry);
+  add_sigmoid_focal_loss_kernels(registry);
   add_softmax_with_cross_entropy_kernels(registry);
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/cpu/loss/loss.h"
 #include "kernels/cpu/needed.h"
 #include "kernels/cpu/nest.h"
+#include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/sums.h"
 #include "kernels/cpu/vector_math.h"
 #include "kernels/dispatch.h"
@@ -49,7 +50,7 @@ StatusOr<SoftmaxWithCrossEntropyExtent> extent_of_softmax_with_cross_entropy(
 
 // Where one block of classes stands, and what it is compared with.
 template <typename T>
-struct Block {
+struct AxisBlock {
   const T* logits;
   T* softmax;
   T* loss;
@@ -59,7 +60,8 @@ struct Block {
 };
 
 template <typename T>
-void softmax_row_softmax_with_cross_entropy(const Block<T>& b, int64_t classes, int64_t ignored) {
+void softmax_row_softmax_with_cross_entropy(const AxisBlock<T>& b, int64_t classes,
+                                            int64_t ignored) {
   const T most =
       combine_lanes(b.logits, classes, b.logits[0], [](T x, T y) { return x > y ? x : y; });
   T* const softmax = b.softmax;
@@ -84,7 +86,7 @@ void softmax_row_softmax_with_cross_entropy(const Block<T>& b, int64_t classes, 
 
 // Classes along an inner dim: all columns at once, so that loops run over neighbours.
 template <typename T>
-void softmax_columns(const Block<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
+void softmax_columns(const AxisBlock<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
   T* const most = b.sums;
   T* const sums = b.sums + inner;
   std::copy_n(b.logits, inner, most);
@@ -125,7 +127,7 @@ void softmax_columns(const Block<T>& b, int64_t classes, int64_t inner, int64_t 
 
 // Logits are probabilities already.
 template <typename T>
-void plain_columns(const Block<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
+void plain_columns(const AxisBlock<T>& b, int64_t classes, int64_t inner, int64_t ignored) {
   if (b.softmax != b.logits) std::copy_n(b.logits, classes * inner, b.softmax);
   for (int64_t k = 0; k < inner; ++k) {
     T loss = 0;
@@ -140,7 +142,7 @@ void plain_columns(const Block<T>& b, int64_t classes, int64_t inner, int64_t ig
 }
 
 template <typename T>
-void run_block(const Block<T>& b, const SoftmaxWithCrossEntropyExtent& e,
+void run_block(const AxisBlock<T>& b, const SoftmaxWithCrossEntropyExtent& e,
                const SoftmaxWithCrossEntropySettings& s) {
   if (!s.use_softmax) return plain_columns(b, e.classes, e.inner, s.ignored);
   if (e.inner == 1) return softmax_row_softmax_with_cross_entropy(b, e.classes, s.ignored);
@@ -196,8 +198,8 @@ StatusOr<Labels> labels_of(const KernelContext& ctx, const Tensor& label, const 
 }
 
 template <typename T>
-Block<T> block_at(int64_t o, const SoftmaxWithCrossEntropyExtent& e, const Labels& labels,
-                  const T* logits, T* softmax, T* loss) {
+AxisBlock<T> block_at(int64_t o, const SoftmaxWithCrossEntropyExtent& e, const Labels& labels,
+                      const T* logits, T* softmax, T* loss) {
   const int64_t at = o * e.classes * e.inner;
   return {logits + at,
           softmax + at,
@@ -223,7 +225,7 @@ Status forward_softmax_with_cross_entropy(const KernelContext& ctx, const Tensor
           e.inner == 1 ? 0 : static_cast<size_t>(e.outer * e.inner * 2) * sizeof(T), 1));
   ctx.device().parallel_for(e.outer, outer_grain(e), [&](int64_t begin, int64_t end) {
     for (int64_t o = begin; o < end; ++o) {
-      Block<T> block = block_at(o, e, labels, x.data<T>(), softmax.data<T>(), loss.data<T>());
+      AxisBlock<T> block = block_at(o, e, labels, x.data<T>(), softmax.data<T>(), loss.data<T>());
       block.sums = reinterpret_cast<T*>(scratch) + o * e.inner * 2;
       run_block(block, e, s);
     }
@@ -301,8 +303,8 @@ StatusOr<Kernel> softmax_with_cross_entropy_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_softmax_with_cross_entropy_kernels(KernelRegistry& registry) {
-  registry.add("softmax_with_cross_entropy", softmax_with_cross_entropy);
-  registry.add("softmax_with_cross_entropy_grad", softmax_with_cross_entropy_grad);
+  registry.add("softmax_with_cross_entropy", in_float<softmax_with_cross_entropy>);
+  registry.add("softmax_with_cross_entropy_grad", in_float<softmax_with_cross_entropy_grad>);
 }
 
 }  // namespace millrace::kernels

@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "kernels/cpu/attention_rows.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/wide_loops.h"
+#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 #include "kernels/kernel.h"
 
@@ -139,30 +142,44 @@ struct AttentionForward {
   float scale;
 };
 
+// Matrices of the forward op; probs may be null.
 template <typename T>
-Status run_forward_attention(const KernelContext& ctx, const AttentionForward& args,
-                             const AttentionSizes& s, const Mask& mask) {
-  const T* const q = ctx.in(args.q).data<T>();
-  const T* const k = ctx.in(args.k).data<T>();
-  const T* const v = ctx.in(args.v).data<T>();
-  T* const out = ctx.out(args.out).data<T>();
-  Tensor* const kept = ctx.find_out(args.probs);
-  T* const probs = kept == nullptr ? nullptr : kept->data<T>();
-  const dnn::SmallProduct scores{s.rows,       s.columns,    s.width,   false,     true,
-                                 s.q_stride(), s.q_stride(), s.columns, args.scale};
+struct AttentionOperands {
+  const T* q;
+  const T* k;
+  const T* v;
+  T* out;
+  T* probs;
+};
+
+template <typename T>
+Status attend(CpuDevice& device, const AttentionOperands<T>& o, float scale,
+              const AttentionSizes& s, const Mask& mask) {
+  const dnn::SmallProduct scores{s.rows,       s.columns,    s.width,   false, true,
+                                 s.q_stride(), s.q_stride(), s.columns, scale};
   const dnn::SmallProduct values{s.rows,    s.v_width,    s.columns,    false, false,
                                  s.columns, s.v_stride(), s.v_stride(), 1.0F};
   return each_head<T>(
-      ctx.device(), s, probs == nullptr ? s.scores() : 0, [&](int64_t head, T* scratch) -> Status {
-        T* const p = probs == nullptr ? scratch : probs + head * s.scores();
-        MILLRACE_RETURN_IF_ERROR(multiply(scores, q + s.offset(head, s.rows, s.width),
-                                          k + s.offset(head, s.columns, s.width), p));
+      device, s, o.probs == nullptr ? s.scores() : 0, [&](int64_t head, T* scratch) -> Status {
+        T* const p = o.probs == nullptr ? scratch : o.probs + head * s.scores();
+        MILLRACE_RETURN_IF_ERROR(multiply(scores, o.q + s.offset(head, s.rows, s.width),
+                                          o.k + s.offset(head, s.columns, s.width), p));
         for (int64_t r = 0; r < s.rows; ++r)
           softmax_row_attention(p + r * s.columns, mask.row<T>(s, head, r), mask.stride[3] != 0,
                                 s.columns);
-        return multiply(values, p, v + s.offset(head, s.columns, s.v_width),
-                        out + s.offset(head, s.rows, s.v_width));
+        return multiply(values, p, o.v + s.offset(head, s.columns, s.v_width),
+                        o.out + s.offset(head, s.rows, s.v_width));
       });
+}
+
+template <typename T>
+Status run_forward_attention(const KernelContext& ctx, const AttentionForward& args,
+                             const AttentionSizes& s, const Mask& mask) {
+  Tensor* const kept = ctx.find_out(args.probs);
+  const AttentionOperands<T> o{ctx.in(args.q).data<T>(), ctx.in(args.k).data<T>(),
+                               ctx.in(args.v).data<T>(), ctx.out(args.out).data<T>(),
+                               kept == nullptr ? nullptr : kept->data<T>()};
+  return attend(ctx.device(), o, args.scale, s, mask);
 }
 
 StatusOr<Kernel> attention(const KernelSetup& op) {
@@ -267,9 +284,66 @@ StatusOr<Kernel> attention_grad(const KernelSetup& op) {
   });
 }
 
+struct MultiheadSlots {
+  ArgIndex x, w, bias, mask, out;
+};
+
+// Q, K or V, number part of the projections of Input.
+template <typename T>
+Status project_part(const KernelContext& ctx, Gemm& gemm, const MultiheadSlots& slots, int64_t part,
+                    int64_t width, T* to) {
+  const Tensor& x = ctx.in(slots.x);
+  const int64_t rows = x.dim(0) * x.dim(1);
+  MILLRACE_RETURN_IF_ERROR(
+      gemm(ctx.device(), {.rows = rows, .columns = width, .inner = x.dim(2), .b_stride = 3 * width},
+           x.data<T>(), ctx.in(slots.w).data<T>() + part * width, to));
+  const T* const bias = ctx.in(slots.bias).data<T>() + part * width;
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < width; ++c) to[r * width + c] += bias[c];
+  }
+  return Ok();
+}
+
+// multihead_matmul: attention with the projections that precede it.
+StatusOr<Kernel> multihead_matmul(const KernelSetup& op) {
+  const MultiheadSlots slots{op.input("Input"), op.input("W"), op.input("Bias"), op.input("BiasQK"),
+                             op.output("Out")};
+  const int64_t heads = op.attr<int32_t>("head_number");
+  const float scale = op.attr<float>("alpha");
+  auto work = std::make_shared<Workspace>();
+  auto gemm = std::make_shared<Gemm>();
+  return Kernel([=](const KernelContext& ctx) -> Status {
+    const Tensor& x = ctx.in(slots.x);
+    const Tensor& w = ctx.in(slots.w);
+    const Tensor& bias = ctx.in(slots.bias);
+    if (x.rank() != 3 || w.rank() < 3 || w.dim(0) != x.dim(2) || w.dim(1) != 3 || w.dim(0) == 0 ||
+        w.dtype() != x.dtype() || bias.dtype() != x.dtype() ||
+        bias.numel() * w.dim(0) != w.numel() || w.numel() / w.dim(0) % (3 * heads) != 0)
+      return ctx.error("W {} and Bias {} do not fit Input {} and {} heads", describe(w),
+                       describe(bias), describe(x), heads);
+    const int64_t width = w.numel() / w.dim(0) / 3;
+    const AttentionSizes s{x.dim(0), heads, x.dim(1), x.dim(1), width / heads, width / heads};
+    MILLRACE_ASSIGN_OR_RETURN(const Mask mask, mask_of(ctx.find_in(slots.mask), s, x.dtype()));
+    if (ctx.out(slots.out).numel() == 0) return Ok();
+    return dispatch<FloatTypes>(x.dtype(), [&](auto tag) -> Status {
+      using T = typename decltype(tag)::type;
+      std::array<T*, 3> parts{};
+      for (size_t k = 0; k < parts.size(); ++k) {
+        MILLRACE_ASSIGN_OR_RETURN(parts[k], work->take<T>(k, x.dim(0) * x.dim(1) * width));
+        MILLRACE_RETURN_IF_ERROR(
+            project_part<T>(ctx, *gemm, slots, static_cast<int64_t>(k), width, parts[k]));
+      }
+      const AttentionOperands<T> o{parts[0], parts[1], parts[2],
+                                   ctx.out(slots.out).template data<T>(), nullptr};
+      return attend(ctx.device(), o, scale, s, mask);
+    });
+  });
+}
+
 }  // namespace
 
 void add_attention(KernelRegistry& registry) {
+  registry.add("multihead_matmul", multihead_matmul);
   registry.add("multi_head_attention", attention);
   registry.add("multi_head_attention_grad", attention_grad);
 }

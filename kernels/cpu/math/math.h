@@ -8,7 +8,7 @@ namespace millrace::kernels {
 // Kernels of ops/math, a function a file.
 
 /// cast.
-/// multi_head_attention with its gradient.
+/// multi_head_attention with its gradient, multihead_matmul.
 void add_attention(KernelRegistry& registry);
 void add_cast(KernelRegistry& registry);
 /// clip with its gradient.
@@ -33,5 +33,7 @@ void add_scale(KernelRegistry& registry);
 void add_sum(KernelRegistry& registry);
 /// cross, dot, kron with their gradients.
 void add_vector_products(KernelRegistry& registry);
+/// inverse, cholesky with their gradients.
+void add_linear_algebra(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -16,6 +16,7 @@ void add_math_kernels(KernelRegistry& registry) {
   add_scale(registry);
   add_sum(registry);
   add_vector_products(registry);
+  add_linear_algebra(registry);
 }
 
 }  // namespace millrace::kernels

@@ -1,3 +1,4 @@
+#include "kernels/cpu/int_list.h"
 #include "kernels/cpu/math/math.h"
 #include "kernels/dispatch.h"
 
@@ -67,7 +68,7 @@ StatusOr<Kernel> scale(const KernelSetup& op) {
     // inference sizes no output that is declared as selected rows
     const Tensor& from = ctx.in(x);
     Tensor& to = ctx.out(out);
-    if (!to.initialized()) MILLRACE_RETURN_IF_ERROR(to.resize(from.dtype(), from.dims()));
+    MILLRACE_RETURN_IF_ERROR(size_output(to, from.dtype(), from.dims()));
     return scale_tensor(from, to, f);
   });
 }

@@ -178,8 +178,13 @@ Status run_gradient_batch_norm_grad(const KernelContext& ctx, const BatchNormGra
     }
   }
   if (fused.y != nullptr || fused.more != nullptr || fused.dz != nullptr) {
-    T* const masked = fused.dz != nullptr ? fused.dz : g.dx;
-    if (masked == nullptr) return ctx.error("neither X@GRAD nor Z@GRAD is there");
+    T* masked = fused.dz != nullptr ? fused.dz : g.dx;
+    if (masked == nullptr) {
+      // of an image that is fed: nobody wants its gradient, but those of Scale and Bias need it
+      const auto bytes = static_cast<size_t>(x->numel()) * sizeof(T);
+      MILLRACE_ASSIGN_OR_RETURN(std::byte* const own, ctx.device().scratch(bytes, 1));
+      masked = reinterpret_cast<T*>(own);
+    }
     add_and_mask(ctx.device(), fused, g.dy, x->numel(), masked);
     g.dy = masked;
   }

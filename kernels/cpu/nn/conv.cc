@@ -1,5 +1,7 @@
+#include "framework/op_attrs.h"
 #include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/nn/conv_pass.h"
 #include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
@@ -132,6 +134,15 @@ StatusOr<Kernel> conv_transpose_grad(const KernelSetup& op) {
   return Kernel([gradients](const KernelContext& ctx) { return gradients->run(ctx); });
 }
 
+// An attribute of programs for GPUs puts a relu in front of the convolution. It is not in the
+// schema: programs that are made here do not write it.
+template <KernelMaker kMaker>
+StatusOr<Kernel> conv_or_behind_relu(const KernelSetup& op) {
+  MILLRACE_ASSIGN_OR_RETURN(Kernel kernel, kMaker(op));
+  const bool relu = get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false);
+  return relu ? behind_relu(op, std::move(kernel)) : kernel;
+}
+
 }  // namespace
 
 ConvAttrs read_conv_attrs(const KernelSetup& op) {
@@ -145,18 +156,18 @@ ConvAttrs read_conv_attrs(const KernelSetup& op) {
 
 void add_conv(KernelRegistry& registry) {
   for (const char* const type : {"conv2d", "depthwise_conv2d", "conv3d"})
-    registry.add(type, conv_kernel);
+    registry.add(type, in_float<conv_or_behind_relu<conv_kernel>>);
   for (const char* const type : {"conv2d_grad", "depthwise_conv2d_grad", "conv3d_grad"})
-    registry.add(type, conv_grad_kernel);
+    registry.add(type, in_float<conv_or_behind_relu<conv_grad_kernel>>);
 }
 
 void add_conv_transpose(KernelRegistry& registry) {
   for (const char* const type :
        {"conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose"})
-    registry.add(type, conv_transpose);
+    registry.add(type, in_float<conv_transpose>);
   for (const char* const type :
        {"conv2d_transpose_grad", "depthwise_conv2d_transpose_grad", "conv3d_transpose_grad"})
-    registry.add(type, conv_transpose_grad);
+    registry.add(type, in_float<conv_transpose_grad>);
 }
 
 }  // namespace millrace::kernels

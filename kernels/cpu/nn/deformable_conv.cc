@@ -32,17 +32,28 @@ struct DeformableConvOperands {
   const Tensor* input;
   const Tensor* offset;
   const Tensor* filter;
-  const Tensor* mask;
+  const Tensor* mask;  // null: ones, as in the first version of the op
+
+  // Weights of an image; null: ones.
+  template <typename T>
+  [[nodiscard]] const T* mask_of(int64_t at) const {
+    return mask == nullptr ? nullptr : mask->data<T>() + at;
+  }
 };
+
+std::string describe_mask(const Tensor* mask) {
+  return mask == nullptr ? std::string() : ", Mask " + describe(*mask);
+}
 
 StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs& attrs,
                                                        const DeformableConvOperands& o) {
   const auto misfit = [&] {
-    return KernelContext::error("Input {}, Offset {}, Mask {} and Filter {} do not belong together",
-                                describe(*o.input), describe(*o.offset), describe(*o.mask),
+    return KernelContext::error("Input {}, Offset {}{} and Filter {} do not belong together",
+                                describe(*o.input), describe(*o.offset), describe_mask(o.mask),
                                 describe(*o.filter));
   };
   for (const Tensor* const tensor : {o.input, o.offset, o.filter, o.mask}) {
+    if (tensor == nullptr) continue;
     if (tensor->rank() != 4 || tensor->dtype() != o.input->dtype()) return misfit();
   }
   DeformableConvShape s{};
@@ -64,8 +75,8 @@ StatusOr<DeformableConvShape> shape_of_deformable_conv(const DeformableConvAttrs
   pairs[1] *= 2;
   if (s.groups < 1 || s.parts < 1 || s.channels % s.groups != 0 || s.channels % s.parts != 0 ||
       s.out_channels % s.groups != 0 || o.filter->dim(1) != s.channels / s.groups ||
-      s.places_h < 1 || s.places_w < 1 || o.mask->dims() != llvm::ArrayRef<int64_t>(field) ||
-      o.offset->dims() != llvm::ArrayRef<int64_t>(pairs))
+      s.places_h < 1 || s.places_w < 1 || o.offset->dims() != llvm::ArrayRef<int64_t>(pairs) ||
+      (o.mask != nullptr && o.mask->dims() != llvm::ArrayRef<int64_t>(field)))
     return misfit();
   return s;
 }
@@ -139,13 +150,14 @@ void gather_deformable_conv(const DeformableConvShape& s, const T* image, const 
                                    if (p.at[k] >= 0) value += p.weight[k] * plane[p.at[k]];
                                  }
                                  columns[(c * s.taps() + tap) * s.places() + place] =
-                                     value * mask[field];
+                                     mask == nullptr ? value : value * mask[field];
                                }
                              });
 }
 
 struct DeformableConvForwardArgs {
   ArgIndex input, offset, filter, mask;
+  bool weighted;  // the op has Mask
 };
 
 StatusOr<DeformableConvOperands> operands_of_deformable_conv(
@@ -154,6 +166,7 @@ StatusOr<DeformableConvOperands> operands_of_deformable_conv(
   MILLRACE_ASSIGN_OR_RETURN(o.input, needed(ctx, args.input, "Input"));
   MILLRACE_ASSIGN_OR_RETURN(o.offset, needed(ctx, args.offset, "Offset"));
   MILLRACE_ASSIGN_OR_RETURN(o.filter, needed(ctx, args.filter, "Filter"));
+  if (!args.weighted) return o;
   MILLRACE_ASSIGN_OR_RETURN(o.mask, needed(ctx, args.mask, "Mask"));
   return o;
 }
@@ -181,7 +194,7 @@ Status run_forward_deformable_conv(const KernelContext& ctx, const DeformableCon
   for (int64_t n = 0; n < s.batch; ++n) {
     gather_deformable_conv(s, o.input->data<T>() + n * s.image(),
                            o.offset->data<T>() + n * 2 * s.parts * s.taps() * s.places(),
-                           o.mask->data<T>() + n * s.parts * s.taps() * s.places(), columns);
+                           o.mask_of<T>(n * s.parts * s.taps() * s.places()), columns);
     for (int64_t g = 0; g < s.groups; ++g) {
       const T* const filter = o.filter->data<T>() + g * rows * s.column();
       add_product(
@@ -198,9 +211,10 @@ DeformableConvAttrs read_attrs_deformable_conv(const KernelSetup& op) {
   return {read_window_attrs(op), op.attr<int64_t>("groups"), op.attr<int64_t>("deformable_groups")};
 }
 
+template <bool kWeighted>
 StatusOr<Kernel> deformable_conv(const KernelSetup& op) {
   const DeformableConvForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
-                                       op.input("Mask")};
+                                       op.input("Mask"), kWeighted};
   const ArgIndex output = op.output("Output");
   return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
@@ -228,6 +242,7 @@ void scatter_deformable_conv(const DeformableConvShape& s, const T* image, const
   for_points_deformable_conv(s, offset,
                              [&](int64_t part, int64_t tap, int64_t place, int64_t field,
                                  int64_t pair, const DeformableConvPoint<T>& p) {
+                               const T weight = mask == nullptr ? T{1} : mask[field];
                                T value = 0;
                                T down = 0;
                                T right = 0;
@@ -241,13 +256,13 @@ void scatter_deformable_conv(const DeformableConvShape& s, const T* image, const
                                    down += g * p.down[k] * pixel;
                                    right += g * p.right[k] * pixel;
                                    if (dimage != nullptr)
-                                     dimage[plane + p.at[k]] += g * mask[field] * p.weight[k];
+                                     dimage[plane + p.at[k]] += g * weight * p.weight[k];
                                  }
                                }
                                if (dmask != nullptr) dmask[field] = value;
                                if (doffset == nullptr) return;
-                               doffset[pair] = down * mask[field];
-                               doffset[pair + s.places()] = right * mask[field];
+                               doffset[pair] = down * weight;
+                               doffset[pair + s.places()] = right * weight;
                              });
 }
 
@@ -264,7 +279,7 @@ Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableCo
   for (int64_t n = 0; n < s.batch; ++n) {
     const T* const image = o.input->data<T>() + n * s.image();
     const T* const offset = o.offset->data<T>() + n * 2 * field;
-    const T* const mask = o.mask->data<T>() + n * field;
+    const T* const mask = o.mask_of<T>(n * field);
     const auto at = [&](Tensor* tensor, int64_t step) {
       return tensor == nullptr ? nullptr : tensor->data<T>() + n * step;
     };
@@ -295,12 +310,14 @@ Status run_backward_deformable_conv(const KernelContext& ctx, const DeformableCo
   return Ok();
 }
 
+template <bool kWeighted>
 StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
   const DeformableConvForwardArgs args{op.input("Input"), op.input("Offset"), op.input("Filter"),
-                                       op.input("Mask")};
+                                       op.input("Mask"), kWeighted};
   const ArgIndex output_grad = op.input("Output@GRAD");
   const DeformableConvForwardArgs grads{op.output("Input@GRAD"), op.output("Offset@GRAD"),
-                                        op.output("Filter@GRAD"), op.output("Mask@GRAD")};
+                                        op.output("Filter@GRAD"), op.output("Mask@GRAD"),
+                                        kWeighted};
   return Kernel([=, attrs = read_attrs_deformable_conv(op)](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const DeformableConvOperands o,
                               operands_of_deformable_conv(ctx, args));
@@ -309,7 +326,9 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(d.input, result_like(ctx, grads.input, *o.input));
     MILLRACE_ASSIGN_OR_RETURN(d.offset, result_like(ctx, grads.offset, *o.offset));
     MILLRACE_ASSIGN_OR_RETURN(d.filter, result_like(ctx, grads.filter, *o.filter));
-    MILLRACE_ASSIGN_OR_RETURN(d.mask, result_like(ctx, grads.mask, *o.mask));
+    if (kWeighted) {
+      MILLRACE_ASSIGN_OR_RETURN(d.mask, result_like(ctx, grads.mask, *o.mask));
+    }
     for (Tensor* const tensor : {d.input, d.offset, d.filter, d.mask}) {
       if (tensor != nullptr) fill_zero(*tensor);
     }
@@ -327,8 +346,10 @@ StatusOr<Kernel> deformable_conv_grad(const KernelSetup& op) {
 }  // namespace
 
 void add_deformable_conv(KernelRegistry& registry) {
-  registry.add("deformable_conv", deformable_conv);
-  registry.add("deformable_conv_grad", deformable_conv_grad);
+  registry.add("deformable_conv", deformable_conv<true>);
+  registry.add("deformable_conv_grad", deformable_conv_grad<true>);
+  registry.add("deformable_conv_v1", deformable_conv<false>);
+  registry.add("deformable_conv_v1_grad", deformable_conv_grad<false>);
 }
 
 }  // namespace millrace::kernels

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/cpu/int_list.h"
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/nn.h"
@@ -278,8 +279,8 @@ Status run_backward_group_norm(const KernelContext& ctx, const GroupNormBackward
                             channel_results<T>(ctx.find_out(args.dscale), "Scale@GRAD", channels));
   // without Scale, inference has no var to take the shape of Bias from
   Tensor* const bias_out = ctx.find_out(args.dbias);
-  if (bias_out != nullptr && !bias_out->initialized())
-    MILLRACE_RETURN_IF_ERROR(bias_out->resize(kDTypeOf<T>, {channels}));
+  if (bias_out != nullptr)
+    MILLRACE_RETURN_IF_ERROR(size_output(*bias_out, kDTypeOf<T>, {channels}));
   MILLRACE_ASSIGN_OR_RETURN(T* const dbias,
                             channel_results<T>(ctx.find_out(args.dbias), "Bias@GRAD", channels));
   ctx.device().parallel_for(groups.all(), grain_of_group_norm(groups),

@@ -46,6 +46,64 @@ void forward_part(const InterpPlan& p, const T* x, T* blend, T* out) {
   }
 }
 
+// Calls body(element of the input, its share) for the elements that make output (d, h, w), in the
+// order in which the original adds them up: columns first in images, last in volumes.
+template <typename Body>
+void for_tap_pixels(const InterpPlan& p, int64_t d, int64_t h, int64_t w, Body&& body) {
+  const InterpAxis& height = p.axes[1];
+  const InterpAxis& width = p.axes[2];
+  const auto visit = [&](int64_t i, int64_t k, int64_t m) {
+    const auto at = [](int64_t place) { return static_cast<size_t>(place); };
+    const InterpAxis& depth = p.axes[0];
+    const int64_t line = depth.index[at(i)] * height.in + height.index[at(k)];
+    body((line * width.in + width.index[at(m)]) * p.lanes, static_cast<float>(depth.weight[at(i)]),
+         static_cast<float>(height.weight[at(k)]), static_cast<float>(width.weight[at(m)]));
+  };
+  const bool columns_first = p.axes[0].taps == 1;
+  const int64_t outer = columns_first ? width.taps : height.taps;
+  const int64_t inner = columns_first ? height.taps : width.taps;
+  for (int64_t i = d * p.axes[0].taps; i < (d + 1) * p.axes[0].taps; ++i) {
+    for (int64_t a = 0; a < outer; ++a) {
+      for (int64_t b = 0; b < inner; ++b)
+        visit(i, h * height.taps + (columns_first ? b : a),
+              w * width.taps + (columns_first ? a : b));
+    }
+  }
+}
+
+// Pixels of integers: taken over, or blended in float and cut, as the original does.
+template <typename T>
+void forward_pixels(const InterpPlan& p, const T* x, T* out) {
+  const InterpAxis& width = p.axes[2];
+  for (int64_t d = 0; d < p.axes[0].out; ++d) {
+    for (int64_t h = 0; h < p.axes[1].out; ++h) {
+      for (int64_t i = 0; i < width.out; ++i, out += p.lanes) {
+        for (int64_t c = 0; c < p.lanes; ++c) {
+          float sum = 0;
+          T last{};
+          for_tap_pixels(p, d, h, i, [&](int64_t from, float wd, float wh, float ww) {
+            last = x[from + c];
+            // rounded before it is added: no fused operation
+            const double part =
+                static_cast<double>(static_cast<float>(last) * wd * wh) * static_cast<double>(ww);
+            sum += static_cast<float>(part);
+          });
+          out[c] = p.copies() ? last : static_cast<T>(sum);
+        }
+      }
+    }
+  }
+}
+
+// Calls fn(tag) for element types that can be resized so.
+template <typename Fn>
+Status dispatch_pixels(DType dtype, const InterpPlan& plan, Fn&& fn) {
+  if (dtype == DType::kUint8) return dispatch<Types<uint8_t>>(dtype, fn);
+  if (plan.copies() && (dtype == DType::kInt32 || dtype == DType::kInt64))
+    return dispatch<IntTypes>(dtype, fn);
+  return dispatch<FloatTypes>(dtype, fn);
+}
+
 template <typename T>
 void backward_part(const InterpPlan& p, const T* dout, T* blend, T* dx) {
   const InterpAxis& width = p.axes[2];
@@ -95,10 +153,15 @@ StatusOr<Kernel> interp(const KernelSetup& op) {
     MILLRACE_ASSIGN_OR_RETURN(const InterpPlan plan, plan_interp(ctx, attrs, *in));
     Tensor& to = ctx.out(out);
     MILLRACE_RETURN_IF_ERROR(to.resize(in->dtype(), interp_dims(plan, attrs, *in)));
-    return dispatch<FloatTypes>(in->dtype(), [&](auto tag) {
+    return dispatch_pixels(in->dtype(), plan, [&](auto tag) {
       using T = typename decltype(tag)::type;
       return for_parts<T>(ctx.device(), plan, [&](int64_t i, T* blend) {
-        forward_part(plan, in->data<T>() + i * plan.in(), blend, to.data<T>() + i * plan.out());
+        const T* const from = in->data<T>() + i * plan.in();
+        if constexpr (std::is_integral_v<T>) {
+          forward_pixels(plan, from, to.data<T>() + i * plan.out());
+        } else {
+          forward_part(plan, from, blend, to.data<T>() + i * plan.out());
+        }
       });
     });
   });
@@ -135,13 +198,14 @@ StatusOr<Kernel> interp_grad(const KernelSetup& op) {
 
 void add_interp(KernelRegistry& registry) {
   for (const char* const type :
-       {"bilinear_interp", "nearest_interp", "bicubic_interp_v2", "bilinear_interp_v2",
-        "linear_interp_v2", "nearest_interp_v2", "trilinear_interp_v2"})
+       {"bicubic_interp", "bilinear_interp", "linear_interp", "nearest_interp", "trilinear_interp",
+        "bicubic_interp_v2", "bilinear_interp_v2", "linear_interp_v2", "nearest_interp_v2",
+        "trilinear_interp_v2"})
     registry.add(type, interp);
   for (const char* const type :
-       {"bilinear_interp_grad", "nearest_interp_grad", "bicubic_interp_v2_grad",
-        "bilinear_interp_v2_grad", "linear_interp_v2_grad", "nearest_interp_v2_grad",
-        "trilinear_interp_v2_grad"})
+       {"bicubic_interp_grad", "bilinear_interp_grad", "linear_interp_grad", "nearest_interp_grad",
+        "trilinear_interp_grad", "bicubic_interp_v2_grad", "bilinear_interp_v2_grad",
+        "linear_interp_v2_grad", "nearest_interp_v2_grad", "trilinear_interp_v2_grad"})
     registry.add(type, interp_grad);
 }
 

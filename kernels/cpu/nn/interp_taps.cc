@@ -107,9 +107,12 @@ void nearest_tap(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t
 
 void linear_taps(InterpAxis& axis, const InterpAttrs& attrs, float step, int64_t i) {
   float place = step * static_cast<float>(i);
-  // The older ops find the place in f64, the newer ones in f32.
+  // The older ops find the place in f64, the newer ones in f32. A product of two floats is exact in
+  // double, so that it is rounded before the difference is, which a fused operation would not do.
   if (attrs.centres && attrs.second)
-    place = std::max(step * (static_cast<float>(i) + 0.5F) - 0.5F, 0.0F);
+    place = std::max(
+        static_cast<float>(static_cast<double>(step) * (static_cast<double>(i) + 0.5)) - 0.5F,
+        0.0F);
   else if (attrs.centres)
     place = static_cast<float>(std::max(step * (static_cast<double>(i) + 0.5) - 0.5, 0.0));
   const int64_t first = std::min(static_cast<int64_t>(place), axis.in - 1);

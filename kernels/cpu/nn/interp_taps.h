@@ -42,6 +42,8 @@ struct InterpPlan {
   int64_t lanes = 1;  ///< elements of a pixel
   std::array<InterpAxis, 3> axes;
 
+  /// True if every element of the result is one of the input.
+  [[nodiscard]] bool copies() const { return axes[0].taps * axes[1].taps * axes[2].taps == 1; }
   [[nodiscard]] int64_t in() const { return axes[0].in * axes[1].in * axes[2].in * lanes; }
   [[nodiscard]] int64_t out() const { return axes[0].out * axes[1].out * axes[2].out * lanes; }
 };

@@ -2,18 +2,14 @@
 
 #include "kernels/cpu/lane_sum.h"
 #include "kernels/cpu/nn/channels.h"
+#include "kernels/cpu/nn/layer_norm_rows.h"
 #include "kernels/cpu/nn/nn.h"
 #include "kernels/dispatch.h"
 
 namespace millrace::kernels {
 namespace {
 
-// Rows of a tensor: the dims before begin_norm_axis count them.
-struct LayerNormRows {
-  int64_t count = 1;
-  int64_t width = 1;
-};
-
+// The dims before begin_norm_axis count the rows.
 StatusOr<LayerNormRows> rows_of_layer_norm(const Tensor& x, int64_t axis) {
   if (axis < 0 || axis > static_cast<int64_t>(x.rank())) {
     return KernelContext::error("attribute 'begin_norm_axis' is {}, X is {}", axis, describe(x));
@@ -22,25 +18,6 @@ StatusOr<LayerNormRows> rows_of_layer_norm(const Tensor& x, int64_t axis) {
   for (size_t i = 0; i < x.rank(); ++i)
     (static_cast<int64_t>(i) < axis ? rows.count : rows.width) *= x.dims()[i];
   return rows;
-}
-
-int64_t row_grain(int64_t width) {
-  return std::max<int64_t>(32768 / std::max<int64_t>(width, 1), 1);
-}
-
-template <typename T, typename C>
-void normalise_row(const T* x, const C* scale, const C* bias, int64_t width, C mean, C deviation,
-                   T* y) {
-  if (scale != nullptr && bias != nullptr) {
-    for (int64_t i = 0; i < width; ++i)
-      y[i] = static_cast<T>((static_cast<C>(x[i]) - mean) * deviation * scale[i] + bias[i]);
-    return;
-  }
-  for (int64_t i = 0; i < width; ++i) {
-    const C value = (static_cast<C>(x[i]) - mean) * deviation;
-    y[i] = static_cast<T>((scale == nullptr ? value : value * scale[i]) +
-                          (bias == nullptr ? C{0} : bias[i]));
-  }
 }
 
 struct LayerNormForwardArgs {
@@ -65,23 +42,8 @@ Status run_forward_layer_norm(const KernelContext& ctx, const LayerNormForwardAr
       C* const variances, channel_results<C>(ctx.find_out(args.variance), "Variance", rows.count));
   const T* const x = in->data<T>();
   T* const y = ctx.out(args.y).data<T>();
-  const C share = C{1} / static_cast<C>(std::max<int64_t>(width, 1));
-  const C epsilon = static_cast<C>(args.epsilon);
-  ctx.device().parallel_for(rows.count, row_grain(width), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* const row = x + r * width;
-      const C mean =
-          share * lane_sum<C>(width, [row](int64_t i) { return static_cast<C>(row[i]); });
-      const C variance = share * lane_sum<C>(width, [row, mean](int64_t i) {
-                           const C distance = static_cast<C>(row[i]) - mean;
-                           return distance * distance;
-                         });
-      if (means != nullptr) means[r] = mean;
-      if (variances != nullptr) variances[r] = variance;
-      normalise_row(row, scale, bias, width, mean, C{1} / std::sqrt(variance + epsilon),
-                    y + r * width);
-    }
-  });
+  normalise_rows(ctx.device(), rows, static_cast<C>(args.epsilon), x, scale, bias, y, means,
+                 variances);
   return Ok();
 }
 

@@ -9,6 +9,7 @@ void add_affine_channel(KernelRegistry& registry);
 void add_batch_norm(KernelRegistry& registry);
 void add_batch_norm_grad(KernelRegistry& registry);
 void add_conv(KernelRegistry& registry);
+void add_conv_fusion(KernelRegistry& registry);
 void add_conv_shift(KernelRegistry& registry);
 void add_conv_transpose(KernelRegistry& registry);
 void add_data_norm(KernelRegistry& registry);

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/layouts.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/nn/adapted.h"
 #include "kernels/cpu/nn/channels.h"
 #include "kernels/cpu/nn/nn.h"
 #include "kernels/cpu/nn/pool_grad_loops.h"
@@ -172,9 +173,9 @@ StatusOr<Kernel> pool_grad_kernel(const KernelSetup& op) {
 }  // namespace
 
 void add_pool(KernelRegistry& registry) {
-  for (const char* const type : {"pool2d", "pool3d"}) registry.add(type, pool_kernel);
+  for (const char* const type : {"pool2d", "pool3d"}) registry.add(type, in_float<pool_kernel>);
   for (const char* const type : {"pool2d_grad", "pool3d_grad"})
-    registry.add(type, pool_grad_kernel);
+    registry.add(type, in_float<pool_grad_kernel>);
 }
 
 }  // namespace millrace::kernels

@@ -60,7 +60,7 @@ Status misfit_pool_plan(llvm::ArrayRef<int64_t> x, llvm::ArrayRef<int64_t> out) 
 // Places that the attributes give for an input dim.
 int64_t expected_places(const PoolAttrs& attrs, const ops::Window& window, size_t i, int64_t size,
                         int64_t found) {
-  if (attrs.global) return 1;
+  if (attrs.global) return attrs.adaptive ? size : 1;
   if (attrs.adaptive) return attrs.kernel[i];
   const int64_t down = ops::window_places(window, i, size);
   const int64_t up = ops::window_places(window, i, size, true);
@@ -107,7 +107,7 @@ StatusOr<PoolPlan> plan_pool(const PoolAttrs& attrs, llvm::ArrayRef<int64_t> x,
   plan.channels = channel_count(x, attrs.channels_last);
   plan.max = attrs.max;
   plan.channels_last = attrs.channels_last;
-  plan.one_window = attrs.global;
+  plan.one_window = attrs.global && !attrs.adaptive;
   for (size_t i = 0; i < 3; ++i) {
     if (i + n < 3) {
       plan.axes[i] = make_axis_pool_plan(attrs, 1, 1, 1, 1, 0);

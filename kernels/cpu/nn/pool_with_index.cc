@@ -9,22 +9,22 @@
 namespace millrace::kernels {
 namespace {
 
-// The maximum of each window and its place in the plane, row by row; ties go to the first. Windows
+// The maximum of each window and its place in the image, row by row; ties go to the first. Windows
 // that are empty or hold nothing but NaN have the place -1.
 template <typename T>
 void pool_plane_indexed(const PoolPlan& p, const T* image, T* out, int32_t* mask) {
   const PoolAxis& width = p.axes[2];
-  for (int64_t h = 0; h < p.axes[1].places; ++h) {
+  for (int64_t line = 0; line < p.axes[0].places * p.axes[1].places; ++line) {
     for (int64_t w = 0; w < width.places; ++w) {
       const auto place = static_cast<size_t>(w);
       T best = std::numeric_limits<T>::lowest();
       int64_t found = -1;
-      for_lines(p, 0, h, [&](int64_t line) {
+      for_lines(p, line / p.axes[1].places, line % p.axes[1].places, [&](int64_t from) {
         for (int64_t x = width.begin[place]; x < width.end[place]; ++x) {
-          const T value = image[line * width.size + x];
+          const T value = image[from * width.size + x];
           if (!(best < value)) continue;
           best = value;
-          found = line * width.size + x;
+          found = from * width.size + x;
         }
       });
       *out++ = best;
@@ -58,6 +58,7 @@ StatusOr<Kernel> max_pool_with_index(const KernelSetup& op) {
   });
 }
 
+template <size_t kSpatial>
 StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
   const ArgIndex x = op.input("X");
   const ArgIndex mask = op.input("Mask");
@@ -71,16 +72,16 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
     const Tensor* const dout = ctx.find_in(out_grad);
     if (dout == nullptr || dout->numel() == 0) return Ok();
     MILLRACE_ASSIGN_OR_RETURN(const Tensor* const places, needed(ctx, mask, "Mask"));
-    if (places->dtype() != DType::kInt32 || places->dims() != dout->dims() || in->rank() != 4 ||
-        dout->rank() != 4 || in->dtype() != dout->dtype() || in->dim(0) != dout->dim(0) ||
-        in->dim(1) != dout->dim(1)) {
+    if (places->dtype() != DType::kInt32 || places->dims() != dout->dims() ||
+        in->rank() != kSpatial + 2 || dout->rank() != kSpatial + 2 ||
+        in->dtype() != dout->dtype() || in->dim(0) != dout->dim(0) || in->dim(1) != dout->dim(1)) {
       return ctx.error("X {}, Mask {} and Out@GRAD {} do not belong together", describe(*in),
                        describe(*places), describe(*dout));
     }
     return dispatch<FloatTypes>(in->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      const int64_t size = in->dim(2) * in->dim(3);
-      const int64_t count = dout->dim(2) * dout->dim(3);
+      const int64_t size = ops::dims_product(in->dims().drop_front(2));
+      const int64_t count = ops::dims_product(dout->dims().drop_front(2));
       const int32_t* const at = places->data<int32_t>();
       for (int64_t i = 0; i < dout->numel(); ++i) {
         if (at[i] == -1) continue;
@@ -97,7 +98,9 @@ StatusOr<Kernel> max_pool_with_index_grad(const KernelSetup& op) {
 
 void add_pool_with_index(KernelRegistry& registry) {
   registry.add("max_pool2d_with_index", max_pool_with_index);
-  registry.add("max_pool2d_with_index_grad", max_pool_with_index_grad);
+  registry.add("max_pool2d_with_index_grad", max_pool_with_index_grad<2>);
+  registry.add("max_pool3d_with_index", max_pool_with_index);
+  registry.add("max_pool3d_with_index_grad", max_pool_with_index_grad<3>);
 }
 
 }  // namespace millrace::kernels

@@ -8,6 +8,7 @@ void add_nn_kernels(KernelRegistry& registry) {
   add_batch_norm(registry);
   add_batch_norm_grad(registry);
   add_conv(registry);
+  add_conv_fusion(registry);
   add_fused_conv(registry);
   add_conv_shift(registry);
   add_conv_transpose(registry);

@@ -59,8 +59,13 @@ auto adam_formula(const MomentSettings& s, double decay, double beta1_pow, doubl
   };
 }
 
-// Two habits of the original that its results depend on: with a sparse gradient the powers move on
-// before the step, not after it; the ratio of adamw's rate counts for the decay alone.
+bool is_in_place(const KernelContext& ctx, ArgIndex in, ArgIndex out) {
+  return in && out && &ctx.in_value(in) == &ctx.out_value(out);
+}
+
+// Two habits of the original that its results depend on: with a sparse gradient the powers are
+// multiplied before the step, which reads Beta1Pow and Beta2Pow after that and so sees it where
+// they are the outputs, too; the ratio of adamw's rate counts for the decay alone.
 Status run_adam(const KernelContext& ctx, AdamState& state) {
   MILLRACE_ASSIGN_OR_RETURN(const MomentSettings s, optimizer::moment_settings(ctx, state.moments));
   if (!s.skip && optimizer::update_few<2>(ctx, state.slots,
@@ -68,9 +73,12 @@ Status run_adam(const KernelContext& ctx, AdamState& state) {
     return optimizer::update_powers(ctx, state.moments, s, {});
   MILLRACE_ASSIGN_OR_RETURN(const UpdateTensors t, update_tensors(ctx, state.slots));
   if (!s.skip) {
-    const bool powers_first = t.rows != nullptr && !state.moments.keep_powers;
-    const double beta1_pow = powers_first ? s.beta1_pow * s.beta1 : s.beta1_pow;
-    const double beta2_pow = powers_first ? s.beta2_pow * s.beta2 : s.beta2_pow;
+    const bool first = t.rows != nullptr && !state.moments.keep_powers;
+    const MomentSlots& m = state.moments;
+    const bool first1 = first && is_in_place(ctx, m.beta1_pow, m.beta1_pow_out);
+    const bool first2 = first && is_in_place(ctx, m.beta2_pow, m.beta2_pow_out);
+    const double beta1_pow = first1 ? s.beta1_pow * s.beta1 : s.beta1_pow;
+    const double beta2_pow = first2 ? s.beta2_pow * s.beta2 : s.beta2_pow;
     MILLRACE_RETURN_IF_ERROR(optimizer::update<2>(
         ctx, t, state.sparse, state.merger, adam_formula(s, state.decay, beta1_pow, beta2_pow)));
   }

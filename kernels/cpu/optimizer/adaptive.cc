@@ -58,12 +58,13 @@ struct Adadelta {
 StatusOr<Kernel> adadelta(const KernelSetup& op) {
   const double rho = op.attr<float>("rho");
   const double epsilon = op.attr<float>("epsilon");
-  return update_kernel<2>(update_slots(op, {{"AvgSquaredGrad", "AvgSquaredGradOut"},
-                                            {"AvgSquaredUpdate", "AvgSquaredUpdateOut"}}),
-                          Sparse::kAllRows, [=](auto rate) {
-                            using T = decltype(rate);
-                            return Adadelta<T>{rate, static_cast<T>(rho), static_cast<T>(epsilon)};
-                          });
+  auto slots = update_slots(
+      op, {{"AvgSquaredGrad", "AvgSquaredGradOut"}, {"AvgSquaredUpdate", "AvgSquaredUpdateOut"}});
+  slots.default_rate = 1.0;
+  return update_kernel<2>(std::move(slots), Sparse::kAllRows, [=](auto rate) {
+    using T = decltype(rate);
+    return Adadelta<T>{rate, static_cast<T>(rho), static_cast<T>(epsilon)};
+  });
 }
 
 template <typename T>

@@ -146,9 +146,13 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
     if (t.grad == nullptr) return ctx.error("Grad must be a tensor or selected rows");
     MILLRACE_RETURN_IF_ERROR(check_like(ctx, *t.param, *t.grad, "Grad", half));
   }
-  const Tensor* const rate = ctx.find_in(slots.rate);
-  if (rate == nullptr) return ctx.error("LearningRate is missing");
-  MILLRACE_ASSIGN_OR_RETURN(t.rate, first_number(*rate, "LearningRate"));
+  if (slots.rate || !slots.default_rate) {
+    const Tensor* const rate = ctx.find_in(slots.rate);
+    if (rate == nullptr) return ctx.error("LearningRate is missing");
+    MILLRACE_ASSIGN_OR_RETURN(t.rate, first_number(*rate, "LearningRate"));
+  } else {
+    t.rate = *slots.default_rate;
+  }
   if (slots.shared >= 0) {
     MILLRACE_RETURN_IF_ERROR(join_group(ctx, slots, t));
     return t;

@@ -4,6 +4,7 @@
 #include <array>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,7 @@ struct UpdateSlots {
   ArgIndex master_out;
   llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output
   int shared = -1;  ///< number of an update that all devices make together; else -1
+  std::optional<double> default_rate;  ///< where the op may lack LearningRate
 };
 
 /// \param states  names of input and output slots

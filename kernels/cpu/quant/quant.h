@@ -13,6 +13,7 @@ namespace millrace::kernels {
 
 // Each adds the ops of the file it is named after.
 void add_dequantize(KernelRegistry& registry);
+void add_dictionary(KernelRegistry& registry);
 void add_fake_quantize(KernelRegistry& registry);
 void add_linear_quantize(KernelRegistry& registry);
 

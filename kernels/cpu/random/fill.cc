@@ -1,9 +1,10 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <string>
 
-#include "framework/program.h"
 #include "kernels/cpu/random/random.h"
 #include "kernels/cpu/random/shape_arg.h"
 #include "kernels/dispatch.h"
@@ -73,19 +74,6 @@ StatusOr<Number> number_of(const Tensor& tensor) {
   return number;
 }
 
-// True if the program declares the output as selected rows: a table that is filled as a whole.
-bool makes_rows(const KernelSetup& op) {
-  const ArgIndex out = op.output("Out");
-  if (!out) return false;
-  for (const Slot& slot : op.op().outputs()) {
-    for (const Arg& arg : slot.args) {
-      const Var* const var = op.op().block().find_var_recursive(op.op().name_of(arg.name));
-      if (var != nullptr && var->kind() == VarKind::kSelectedRows) return true;
-    }
-  }
-  return false;
-}
-
 StatusOr<Kernel> fill_constant_fill(const KernelSetup& op) {
   const ArgIndex value_tensor = op.input("ValueTensor");
   const ArgIndex out = op.output("Out");
@@ -96,22 +84,13 @@ StatusOr<Kernel> fill_constant_fill(const KernelSetup& op) {
   if (!text.empty()) {
     MILLRACE_ASSIGN_OR_RETURN(fixed, parse_number(op, text));
   }
-  const bool rows = makes_rows(op);
   return Kernel([=](const KernelContext& ctx) -> Status {
     Number number = fixed;
     if (const Tensor* const given = ctx.find_in(value_tensor)) {
       MILLRACE_ASSIGN_OR_RETURN(number, number_of(*given));
     }
-    if (!rows) {
-      MILLRACE_RETURN_IF_ERROR(shape.size(ctx, ctx.out(out)));
-      return fill_kernel(ctx.device(), ctx.out(out), number);
-    }
-    auto& table = ctx.out_value(out).as<SelectedRows>();
-    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, table.value));
-    table.height = table.value.rank() == 0 ? 0 : table.value.dims()[0];
-    table.rows.resize(static_cast<size_t>(table.height));
-    for (size_t i = 0; i < table.rows.size(); ++i) table.rows[i] = static_cast<int64_t>(i);
-    return fill_kernel(ctx.device(), table.value, number);
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, shape.create(ctx, out));
+    return fill_kernel(ctx.device(), *to, number);
   });
 }
 
@@ -125,14 +104,39 @@ StatusOr<Kernel> fill_listed(const KernelSetup& op) {
   const ShapeArg shape(op);
   const auto values = op.attr<std::vector<float>>("value");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
-    if (static_cast<size_t>(to.numel()) != values.size())
-      return ctx.error("attribute 'value' has {} values for {}", values.size(), describe(to));
-    return dispatch<AllTypes>(to.dtype(), [&](auto tag) -> Status {
-      copy_listed(values, to.data<typename decltype(tag)::type>());
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const to, shape.create(ctx, out));
+    if (static_cast<size_t>(to->numel()) != values.size())
+      return ctx.error("attribute 'value' has {} values for {}", values.size(), describe(*to));
+    return dispatch<AllTypes>(to->dtype(), [&](auto tag) -> Status {
+      copy_listed(values, to->data<typename decltype(tag)::type>());
       return Ok();
     });
+  });
+}
+
+// A finite value beyond a float type is an error as well, infinity itself is not.
+template <typename T>
+bool fits_type(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value >= 0 && value <= 1;
+  } else if constexpr (std::is_integral_v<T>) {
+    // the ends of i64 are no doubles, but the next power of two is
+    constexpr double kEnd = -2.0 * static_cast<double>(std::numeric_limits<T>::min() / 2);
+    constexpr double kUnsignedEnd = 1.0 + static_cast<double>(std::numeric_limits<T>::max());
+    const double whole = std::trunc(value);
+    return std::is_signed_v<T> ? whole >= -kEnd && whole < kEnd
+                               : whole >= 0 && whole < kUnsignedEnd;
+  } else {
+    return !std::isfinite(value) || std::isfinite(static_cast<double>(static_cast<Compute<T>>(
+                                        static_cast<T>(static_cast<Compute<T>>(value)))));
+  }
+}
+
+Status check_fits(double value, DType dtype) {
+  return dispatch<AllTypes>(dtype, [&](auto tag) -> Status {
+    if (fits_type<typename decltype(tag)::type>(value)) return Ok();
+    return KernelContext::error("attribute 'value' is {}, which is beyond element type {}", value,
+                                dtype_name(dtype));
   });
 }
 
@@ -146,6 +150,7 @@ StatusOr<Kernel> make_like(const KernelSetup& op, double value, int32_t dtype_nu
     };
     const Number number{value, std::nullopt};
     const auto like = [&](const Tensor& from, Tensor& to) -> Status {
+      MILLRACE_RETURN_IF_ERROR(check_fits(number.real, type_for(from)));
       MILLRACE_RETURN_IF_ERROR(size_output(to, type_for(from), from.dims()));
       return fill_kernel(ctx.device(), to, number);
     };

@@ -24,8 +24,8 @@ StatusOr<Kernel> randint(const KernelSetup& op) {
   if (low >= high)
     return op.error("attribute 'low' is {}, which is not below 'high' {}", low, high);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const created, shape.create(ctx, out));
+    Tensor& to = *created;
     const uint64_t key = stream_key(ctx.device(), seed);
     const auto bound = static_cast<uint64_t>(high - low);
     return dispatch<IntTypes>(to.dtype(), [&](auto tag) -> Status {

@@ -126,8 +126,8 @@ StatusOr<Kernel> make_normal(const KernelSetup& op, Draw draw) {
   const Law law{op.attr<float>("mean"), op.attr<float>("std")};
   const auto seed = op.attr<int64_t>("seed");
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const created, shape.create(ctx, out));
+    Tensor& to = *created;
     return draw(ctx.device(), stream_key(ctx.device(), seed), law, to);
   });
 }

@@ -11,5 +11,6 @@ void add_integers(KernelRegistry& registry);
 void add_normal(KernelRegistry& registry);
 void add_number_sequences(KernelRegistry& registry);
 void add_uniform(KernelRegistry& registry);
+void add_samples(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

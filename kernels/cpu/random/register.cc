@@ -10,6 +10,7 @@ void add_random_kernels(KernelRegistry& registry) {
   add_normal(registry);
   add_number_sequences(registry);
   add_uniform(registry);
+  add_samples(registry);
 }
 
 }  // namespace millrace::kernels

@@ -11,15 +11,25 @@ class ShapeArg {
  public:
   explicit ShapeArg(const KernelSetup& op);
 
-  /// Sizes the output. Errors: dims that no tensor has; tensors that hold no integers.
-  Status size(const KernelContext& ctx, Tensor& out) const;
+  /// Sizes the output and returns its tensor: the var's own, or the values of all rows of a table
+  /// where the program declares selected rows. Errors: dims that no tensor has; tensors that hold
+  /// no integers.
+  StatusOr<Tensor*> create(const KernelContext& ctx, ArgIndex out) const;
 
  private:
+  Status size(const KernelContext& ctx, Tensor& out) const;
+
   IntList shape_;
   ArgIndex like_;
   int64_t like_dim_ = 0;
   int64_t own_dim_ = 0;
   DType dtype_;
+  bool rows_ = false;
 };
+
+/// True if the program declares Out as selected rows: a table that is made as a whole.
+bool makes_rows(const KernelSetup& op);
+/// Sizes selected rows to a whole table of these dims, which has every row once.
+Status size_table(SelectedRows& table, DType dtype, llvm::ArrayRef<int64_t> dims);
 
 }  // namespace millrace::kernels

@@ -105,8 +105,8 @@ StatusOr<Kernel> uniform(const KernelSetup& op) {
   if (range.min > range.max)
     return op.error("attribute 'min' is {}, which is above 'max' {}", range.min, range.max);
   return Kernel([=](const KernelContext& ctx) -> Status {
-    Tensor& to = ctx.out(out);
-    MILLRACE_RETURN_IF_ERROR(shape.size(ctx, to));
+    MILLRACE_ASSIGN_OR_RETURN(Tensor* const created, shape.create(ctx, out));
+    Tensor& to = *created;
     MILLRACE_RETURN_IF_ERROR(draw(ctx.device(), stream_key(ctx.device(), seed), range, to));
     return set_diagonal_uniform(ctx, diagonal, to);
   });

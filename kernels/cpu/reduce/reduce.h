@@ -18,5 +18,8 @@ void add_norms(KernelRegistry& registry);
 /// cumsum and cumprod with their gradients.
 void add_scans(KernelRegistry& registry);
 void add_clip_by_norm(KernelRegistry& registry);
+void add_histogram(KernelRegistry& registry);
+/// segment_pool with its gradient.
+void add_segment_pool(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

@@ -11,6 +11,8 @@ void add_reduce_kernels(KernelRegistry& registry) {
   add_reduction_grads(registry);
   add_scans(registry);
   add_totals(registry);
+  add_histogram(registry);
+  add_segment_pool(registry);
 }
 
 }  // namespace millrace::kernels

@@ -9,12 +9,20 @@
 namespace millrace::kernels::rnn {
 
 /// Activation functions of recurrent cells. The numbers are those of gru_unit's attributes.
-enum class Activation : int32_t { kIdentity = 0, kSigmoid = 1, kTanh = 2, kRelu = 3 };
+/// kClampedSigmoid is the sigmoid of a sum held in [-40, 13], which the original takes in the ops
+/// over LoD sequences; its slope is that of the plain one.
+enum class Activation : int32_t {
+  kIdentity = 0,
+  kSigmoid = 1,
+  kTanh = 2,
+  kRelu = 3,
+  kClampedSigmoid = 4
+};
 
-/// By the name that an attribute holds; the schema has checked it.
+/// By the name that an attribute of an op over LoD sequences holds; the schema has checked it.
 inline Activation activation_of(const KernelSetup& op, llvm::StringRef attr) {
   const auto name = op.attr<std::string>(attr);
-  if (name == "sigmoid") return Activation::kSigmoid;
+  if (name == "sigmoid") return Activation::kClampedSigmoid;
   if (name == "tanh") return Activation::kTanh;
   return name == "relu" ? Activation::kRelu : Activation::kIdentity;
 }
@@ -25,6 +33,13 @@ void activate(Activation function, T* x, int64_t count) {
   switch (function) {
     case Activation::kSigmoid:
       for (int64_t i = 0; i < count; ++i) x[i] = vmath::sigmoid(x[i]);
+      return;
+    case Activation::kClampedSigmoid:
+      for (int64_t i = 0; i < count; ++i) {
+        T y = x[i] < T(-40) ? T(-40) : x[i];
+        y = y > T(13) ? T(13) : y;
+        x[i] = vmath::sigmoid(y);
+      }
       return;
     case Activation::kTanh:
       for (int64_t i = 0; i < count; ++i) x[i] = vmath::tanh(x[i]);
@@ -42,6 +57,7 @@ template <typename T>
 void multiply_slope(Activation function, const T* y, T* grad, int64_t count) {
   switch (function) {
     case Activation::kSigmoid:
+    case Activation::kClampedSigmoid:
       for (int64_t i = 0; i < count; ++i) grad[i] *= y[i] * (1 - y[i]);
       return;
     case Activation::kTanh:

@@ -29,9 +29,48 @@ DenseSettings dense_settings(const KernelSetup& op) {
   return s;
 }
 
+DenseSettings cudnn_lstm_settings(const KernelSetup& op) {
+  DenseSettings s;
+  s.mode = Mode::kLstm;
+  s.layers = op.attr<int32_t>("num_layers");
+  s.directions = op.attr<bool>("is_bidirec") ? 2 : 1;
+  s.size = op.attr<int32_t>("hidden_size");
+  if (!op.attr<bool>("is_test") && s.layers > 1) s.dropout = op.attr<float>("dropout_prob");
+  // programs of 1.x say whether their seed counts
+  if (get_attr_or<bool>(op.op(), "fix_seed", true))
+    s.seed = static_cast<uint64_t>(op.attr<int32_t>("seed"));
+  return s;
+}
+
 DenseSlots dense_slots(const KernelSetup& op) {
-  return {op.input("Input"), op.inputs("PreState"), op.inputs("WeightList"),
-          op.input("SequenceLength")};
+  DenseSlots slots{op.input("Input"), {}, op.inputs("WeightList"), op.input("SequenceLength"), {}};
+  for (int32_t k = 0; k < op.inputs("PreState").count; ++k)
+    slots.states.push_back(op.input("PreState", static_cast<size_t>(k)));
+  return slots;
+}
+
+DenseSlots cudnn_lstm_slots(const KernelSetup& op) {
+  return {op.input("Input"),
+          {op.input("InitH"), op.input("InitC")},
+          op.inputs("WeightList"),
+          op.input("SequenceLength"),
+          op.input("W")};
+}
+
+std::pair<int64_t, int64_t> weight_shape(const DenseSettings& s, int64_t input_width, int64_t k) {
+  const int64_t rows = s.gates() * s.size;
+  if (k >= 2 * s.layers * s.directions) return {rows, 1};
+  if (k % 2 == 1) return {rows, s.size};
+  return {rows, k / 2 < s.directions ? input_width : s.directions * s.size};
+}
+
+int64_t weight_offset(const DenseSettings& s, int64_t input_width, int64_t k) {
+  int64_t offset = 0;
+  for (int64_t i = 0; i < k; ++i) {
+    const auto [rows, columns] = weight_shape(s, input_width, i);
+    offset += rows * columns;
+  }
+  return offset;
 }
 
 namespace {
@@ -39,15 +78,18 @@ namespace {
 Status check_weights(const KernelContext& ctx, const DenseSlots& slots, const DenseSettings& s,
                      const DenseTensors& t) {
   const int64_t parts = s.layers * s.directions;
+  if (slots.flat) {
+    const Tensor& weights = ctx.in(slots.flat);
+    const int64_t count = weight_offset(s, t.width, 4 * parts);
+    if (weights.numel() == count && weights.dtype() == t.input->dtype()) return Ok();
+    return ctx.error("W must have {} elements of the type of Input, found {}", count,
+                     describe(weights));
+  }
   if (slots.weights.count != 4 * parts)
     return ctx.error("WeightList must have {} vars, found {}", 4 * parts, slots.weights.count);
-  const int64_t height = s.gates() * s.size;
   for (int64_t k = 0; k < 4 * parts; ++k) {
     const Tensor& weight = ctx.in(slots.weights, static_cast<int32_t>(k));
-    const int64_t width = k >= 2 * parts         ? 1
-                          : k % 2 == 1           ? s.size
-                          : k / 2 < s.directions ? t.width
-                                                 : s.directions * s.size;
+    const auto [height, width] = weight_shape(s, t.width, k);
     if (weight.numel() != height * width || weight.dtype() != t.input->dtype())
       return ctx.error("WeightList[{}] must have {} rows and {} columns, found {}", k, height,
                        width, describe(weight));
@@ -66,15 +108,18 @@ StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots&
   t.length = t.input->dim(0);
   t.batch = t.input->dim(1);
   t.width = t.input->dim(2);
-  const int32_t states = s.mode == Mode::kLstm ? 2 : 1;
-  if (slots.states.count != states)
-    return ctx.error("PreState must have {} vars, found {}", states, slots.states.count);
-  for (int32_t k = 0; k < states; ++k) {
-    const Tensor& state = ctx.in(slots.states, k);
+  const size_t states = s.mode == Mode::kLstm ? 2 : 1;
+  if (slots.states.size() != states)
+    return ctx.error("PreState must have {} vars, found {}", states, slots.states.size());
+  for (size_t k = 0; k < states; ++k) {
+    MILLRACE_ASSIGN_OR_RETURN(const Tensor* const given,
+                              needed(ctx, slots.states[k], k == 0 ? "states" : "cell states"));
+    const Tensor& state = *given;
     if (state.numel() != s.layers * s.directions * t.batch * s.size ||
         state.dtype() != t.input->dtype())
-      return ctx.error("PreState must be [{}, {}, {}], found {}", s.layers * s.directions, t.batch,
-                       s.size, describe(state));
+      return ctx.error("{} before the first step must be [{}, {}, {}], found {}",
+                       k == 0 ? "states" : "cell states", s.layers * s.directions, t.batch, s.size,
+                       describe(state));
   }
   MILLRACE_RETURN_IF_ERROR(check_weights(ctx, slots, s, t));
   const Tensor* const lengths = ctx.find_in(slots.lengths);
@@ -116,7 +161,7 @@ struct DenseRnnForward {
   T* reserve;
   const ReserveLayout& layout;
   T* out;  // [length, batch, directions * size]
-  ArgRange last_states;
+  const StateArgs& last_states;
 
   Status run_part(const DensePart<T>& part, const T* input, T* to);
   void step(const DensePart<T>& part, int64_t time, const T* before, const T* cell_before,
@@ -158,9 +203,9 @@ Status DenseRnnForward<T>::run_part(const DensePart<T>& part, const T* input, T*
   add_to_rows(part.input_bias, t.rows(), gates, sums);
   MILLRACE_ASSIGN_OR_RETURN(T* const from_state, state.work.take<T>(0, t.batch * gates));
   const int64_t first = part.index * t.batch * s.size;
-  const T* before = ctx.in(slots.states, 0).data<T>() + first;
+  const T* before = ctx.in(slots.states[0]).data<T>() + first;
   const T* cell_before =
-      s.mode == Mode::kLstm ? ctx.in(slots.states, 1).data<T>() + first : nullptr;
+      s.mode == Mode::kLstm ? ctx.in(slots.states[1]).data<T>() + first : nullptr;
   for (int64_t i = 0; i < t.length; ++i) {
     const int64_t time = part.backwards ? t.length - 1 - i : i;
     MILLRACE_RETURN_IF_ERROR(state.gemm(
@@ -172,9 +217,9 @@ Status DenseRnnForward<T>::run_part(const DensePart<T>& part, const T* input, T*
     before = reserve + layout.states_at(part.index) + at;
     if (cell_before != nullptr) cell_before = reserve + layout.cells_at(part.index) + at;
   }
-  const auto keep = [&](int32_t k, const T* from) {
-    if (k < last_states.count && ctx.has_out(last_states, k))
-      std::copy_n(from, t.batch * s.size, ctx.out(last_states, k).data<T>() + first);
+  const auto keep = [&](size_t k, const T* from) {
+    if (k < last_states.size() && last_states[k])
+      std::copy_n(from, t.batch * s.size, ctx.out(last_states[k]).data<T>() + first);
   };
   keep(0, before);
   if (cell_before != nullptr) keep(1, cell_before);
@@ -217,33 +262,54 @@ StatusOr<T*> reserve_of(Tensor* reserve, Workspace& work, int64_t count) {
   return reserve->data<T>();
 }
 
-StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
-  const DenseSlots slots = dense_slots(op);
-  const DenseSettings s = dense_settings(op);
-  const ArgIndex out = op.output("Out");
-  const ArgRange states = op.outputs("State");
-  const ArgIndex reserve = op.output("Reserve");
-  const ArgIndex dropout_state = op.output("DropoutState");
+struct DenseOutputs {
+  ArgIndex out;
+  StateArgs states;
+  ArgIndex reserve;
+  ArgIndex dropout_state;  // of another random generator; empty here
+};
+
+Kernel dense_kernel(const DenseSettings& s, const DenseSlots& slots, const DenseOutputs& outputs) {
   auto state = std::make_shared<DenseState>();
-  return Kernel([=](const KernelContext& ctx) -> Status {
+  return [=](const KernelContext& ctx) -> Status {
     // other numbers in every run, also with a seed of the op's own; the device alone knows which
     if (s.dropout > 0) {
       const uint64_t run = ctx.device().next_seed();
       state->engine.seed(s.seed != 0 ? random_bits(static_cast<uint64_t>(s.seed), run) : run);
     }
     MILLRACE_ASSIGN_OR_RETURN(const DenseTensors t, dense_tensors(ctx, slots, s));
-    if (Tensor* const unused = ctx.find_out(dropout_state))
+    if (Tensor* const unused = ctx.find_out(outputs.dropout_state))
       MILLRACE_RETURN_IF_ERROR(unused->resize(DType::kUint8, {0}));
     const ReserveLayout layout(s, t);
     return dispatch<FloatTypes>(t.input->dtype(), [&](auto tag) -> Status {
       using T = typename decltype(tag)::type;
-      MILLRACE_ASSIGN_OR_RETURN(T* const place,
-                                reserve_of<T>(ctx.find_out(reserve), state->work, layout.total));
-      return DenseRnnForward<T>{ctx,   slots, s, t, *state, place, layout, ctx.out(out).data<T>(),
-                                states}
+      MILLRACE_ASSIGN_OR_RETURN(
+          T* const place, reserve_of<T>(ctx.find_out(outputs.reserve), state->work, layout.total));
+      return DenseRnnForward<T>{
+          ctx, slots, s, t, *state, place, layout, ctx.out(outputs.out).data<T>(), outputs.states}
           .run();
     });
-  });
+  };
+}
+
+StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
+  DenseOutputs outputs{op.output("Out"), {}, op.output("Reserve"), op.output("DropoutState")};
+  for (int32_t k = 0; k < op.outputs("State").count; ++k)
+    outputs.states.push_back(op.output("State", static_cast<size_t>(k)));
+  return dense_kernel(dense_settings(op), dense_slots(op), outputs);
+}
+
+// Programs of 1.x name the last states in small letters.
+StatusOr<Kernel> cudnn_lstm(const KernelSetup& op) {
+  const auto either = [&](const char* name, const char* old) {
+    const ArgIndex arg = op.output(name);
+    return arg ? arg : op.output(old);
+  };
+  const DenseOutputs outputs{op.output("Out"),
+                             {either("LastH", "last_h"), either("LastC", "last_c")},
+                             op.output("Reserve"),
+                             op.output("StateOut")};
+  return dense_kernel(cudnn_lstm_settings(op), cudnn_lstm_slots(op), outputs);
 }
 
 }  // namespace
@@ -252,6 +318,8 @@ StatusOr<Kernel> dense_rnn(const KernelSetup& op) {
 void add_dense_rnn_kernels(KernelRegistry& registry) {
   registry.add("rnn", rnn::dense_rnn);
   registry.add("rnn_grad", rnn::dense_rnn_grad);
+  registry.add("cudnn_lstm", rnn::cudnn_lstm);
+  registry.add("cudnn_lstm_grad", rnn::cudnn_lstm_grad);
 }
 
 }  // namespace millrace::kernels

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <string>
+#include <utility>
+
+#include <llvm/ADT/SmallVector.h>
 
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/workspace.h"
@@ -27,13 +30,20 @@ struct DenseSettings {
 };
 DenseSettings dense_settings(const KernelSetup& op);
 
+/// Two lists of states: hidden ones and, for LSTM, those of the cells.
+using StateArgs = llvm::SmallVector<ArgIndex, 2>;
+
 struct DenseSlots {
   ArgIndex input;
-  ArgRange states;   ///< hidden states before the first step; cell states for LSTM
+  StateArgs states;  ///< before the first step
   ArgRange weights;  ///< of layers and directions in order: input, state; then biases likewise
   ArgIndex lengths;
+  ArgIndex flat;  ///< all weights in one var, in that order; replaces `weights`
 };
 DenseSlots dense_slots(const KernelSetup& op);
+/// Settings and slots of cudnn_lstm.
+DenseSettings cudnn_lstm_settings(const KernelSetup& op);
+DenseSlots cudnn_lstm_slots(const KernelSetup& op);
 
 /// Dims and inputs of one call, checked.
 struct DenseTensors {
@@ -49,6 +59,12 @@ struct DenseTensors {
     return lengths != nullptr && t >= lengths[b];
   }
 };
+/// Rows and columns of weight k; a bias has one column.
+/// \param input_width  width of Input
+std::pair<int64_t, int64_t> weight_shape(const DenseSettings& s, int64_t input_width, int64_t k);
+/// Elements in front of weight k, in a var that holds all of them.
+int64_t weight_offset(const DenseSettings& s, int64_t input_width, int64_t k);
+
 /// Uses scratch slot 0. Errors: kExecution for inputs that do not fit.
 StatusOr<DenseTensors> dense_tensors(const KernelContext& ctx, const DenseSlots& slots,
                                      const DenseSettings& s);
@@ -98,7 +114,8 @@ DensePart<T> dense_part(const KernelContext& ctx, const DenseSlots& slots, const
   p.backwards = direction == 1;
   p.width = layer == 0 ? input_width : s.directions * s.size;
   const int64_t parts = s.layers * s.directions;
-  const auto weight = [&](int64_t k) {
+  const auto weight = [&](int64_t k) -> const T* {
+    if (slots.flat) return ctx.in(slots.flat).template data<T>() + weight_offset(s, input_width, k);
     return ctx.in(slots.weights, static_cast<int32_t>(k)).template data<T>();
   };
   p.input_weights = weight(2 * p.index);
@@ -108,6 +125,18 @@ DensePart<T> dense_part(const KernelContext& ctx, const DenseSlots& slots, const
   return p;
 }
 
+/// Where the gradient op reads and writes.
+struct DenseGradSlots {
+  ArgIndex reserve;
+  ArgIndex dout;
+  StateArgs dlast;
+  ArgIndex dinput;
+  StateArgs dstates;
+  ArgRange dweights;
+  ArgIndex dflat;  ///< gradient of DenseSlots::flat
+};
+
 StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op);
+StatusOr<Kernel> cudnn_lstm_grad(const KernelSetup& op);
 
 }  // namespace millrace::kernels::rnn

@@ -8,28 +8,28 @@
 namespace millrace::kernels::rnn {
 namespace {
 
-struct DenseRnnGradGradSlots {
-  ArgIndex reserve;
-  ArgIndex dout;
-  ArgRange dlast;
-  ArgIndex dinput;
-  ArgRange dstates;
-  ArgRange dweights;
-};
-
 struct GradState {
   Workspace work;
   Gemm gemm;
 };
 
-enum DenseRnnGradPiece : size_t { kOut, kInput, kHidden, kCell, kGates, kFromState, kBefore };
+enum DenseRnnGradPiece : size_t {
+  kOut,
+  kInput,
+  kHidden,
+  kCell,
+  kGates,
+  kFromState,
+  kBefore,
+  kNothing
+};
 
 // Everything of one call, layer by layer from the last.
 template <typename T>
 struct DenseRnnGradBackward {
   const KernelContext& ctx;
   const DenseSlots& slots;
-  const DenseRnnGradGradSlots& grads;
+  const DenseGradSlots& grads;
   const DenseSettings& s;
   const DenseTensors& t;
   const ReserveLayout& layout;
@@ -42,8 +42,8 @@ struct DenseRnnGradBackward {
   T* dgates = nullptr;
   T* dfrom_state = nullptr;
 
-  [[nodiscard]] const T* first_state(int32_t which, const DensePart<T>& part) const {
-    return ctx.in(slots.states, which).template data<T>() + part.index * t.batch * s.size;
+  [[nodiscard]] const T* first_state(size_t which, const DensePart<T>& part) const {
+    return ctx.in(slots.states[which]).template data<T>() + part.index * t.batch * s.size;
   }
   /// Hidden states, or cell states, before step i of the part's order.
   [[nodiscard]] const T* state_before(const DensePart<T>& part, int64_t i, bool cells) const;
@@ -52,8 +52,19 @@ struct DenseRnnGradBackward {
   Status steps(const DensePart<T>& part, const T* dout);
   Status weights(const DensePart<T>& part, const T* input);
   Status run_part(const DensePart<T>& part, const T* input, const T* dout, T* dinput, bool add);
+  /// Out@GRAD; zeros where only last states have a gradient.
+  StatusOr<const T*> grad_of_out();
   Status run();
 };
+
+template <typename T>
+StatusOr<const T*> DenseRnnGradBackward<T>::grad_of_out() {
+  if (const Tensor* const given = ctx.find_in(grads.dout)) return given->data<T>();
+  const int64_t count = t.rows() * s.directions * s.size;
+  MILLRACE_ASSIGN_OR_RETURN(T* const zeros, state.work.take<T>(kNothing, count));
+  std::fill_n(zeros, count, T(0));
+  return zeros;
+}
 
 template <typename T>
 const T* DenseRnnGradBackward<T>::state_before(const DensePart<T>& part, int64_t i,
@@ -74,11 +85,11 @@ Status DenseRnnGradBackward<T>::open_part(const DensePart<T>& part) {
   if (s.mode == Mode::kGru) {
     MILLRACE_ASSIGN_OR_RETURN(dfrom_state, state.work.take<T>(kFromState, t.rows() * gates));
   }
-  const auto start = [&](int32_t k, T* to) {
-    const bool given = k < grads.dlast.count && ctx.has_in(grads.dlast, k) &&
-                       ctx.in_value(grads.dlast, k).initialized();
+  const auto start = [&](size_t k, T* to) {
+    const bool given =
+        k < grads.dlast.size() && grads.dlast[k] && ctx.in_value(grads.dlast[k]).initialized();
     if (given) {
-      std::copy_n(ctx.in(grads.dlast, k).template data<T>() + part.index * t.batch * s.size,
+      std::copy_n(ctx.in(grads.dlast[k]).template data<T>() + part.index * t.batch * s.size,
                   t.batch * s.size, to);
     } else {
       std::fill_n(to, t.batch * s.size, T(0));
@@ -125,10 +136,10 @@ Status DenseRnnGradBackward<T>::steps(const DensePart<T>& part, const T* dout) {
         ctx.device(), {.rows = t.batch, .columns = s.size, .inner = gates, .accumulate = true},
         dfrom_state + time * t.batch * gates, part.state_weights, dhidden));
   }
-  const auto store = [&](int32_t k, const T* from) {
-    if (k < grads.dstates.count && ctx.has_out(grads.dstates, k))
+  const auto store = [&](size_t k, const T* from) {
+    if (k < grads.dstates.size() && grads.dstates[k])
       std::copy_n(from, t.batch * s.size,
-                  ctx.out(grads.dstates, k).template data<T>() + part.index * t.batch * s.size);
+                  ctx.out(grads.dstates[k]).template data<T>() + part.index * t.batch * s.size);
   };
   store(0, dhidden);
   if (s.mode == Mode::kLstm) store(1, dcell);
@@ -140,6 +151,7 @@ Status DenseRnnGradBackward<T>::weights(const DensePart<T>& part, const T* input
   const int64_t gates = s.gates() * s.size;
   const int64_t parts = s.layers * s.directions;
   const auto wanted = [&](int64_t k) -> T* {
+    if (grads.dflat) return ctx.out(grads.dflat).template data<T>() + weight_offset(s, t.width, k);
     const auto at = static_cast<int32_t>(k);
     if (at >= grads.dweights.count || !ctx.has_out(grads.dweights, at)) return nullptr;
     return ctx.out(grads.dweights, at).template data<T>();
@@ -186,7 +198,7 @@ Status DenseRnnGradBackward<T>::run_part(const DensePart<T>& part, const T* inpu
 
 template <typename T>
 Status DenseRnnGradBackward<T>::run() {
-  const T* dout = ctx.in(grads.dout).template data<T>();
+  MILLRACE_ASSIGN_OR_RETURN(const T* dout, grad_of_out());
   for (int64_t layer = s.layers - 1; layer >= 0; --layer) {
     const T* const input = layer == 0 ? t.input->data<T>() : reserve + layout.inputs_at(layer);
     T* dinput = nullptr;
@@ -209,35 +221,31 @@ Status DenseRnnGradBackward<T>::run() {
   return Ok();
 }
 
-Status check_grads(const KernelContext& ctx, const DenseRnnGradGradSlots& grads,
-                   const DenseSettings& s, const DenseTensors& t, const ReserveLayout& layout) {
+Status check_grads(const KernelContext& ctx, const DenseGradSlots& grads, const DenseSettings& s,
+                   const DenseTensors& t, const ReserveLayout& layout) {
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const reserve, needed(ctx, grads.reserve, "Reserve"));
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const dout, needed(ctx, grads.dout, "Out@GRAD"));
+  const Tensor* const dout = ctx.find_in(grads.dout);
   if (reserve->numel() != layout.total || reserve->dtype() != t.input->dtype())
     return ctx.error("Reserve must have {} elements, found {}", layout.total, describe(*reserve));
-  if (dout->numel() != t.rows() * s.directions * s.size || dout->dtype() != t.input->dtype())
+  if (dout != nullptr &&
+      (dout->numel() != t.rows() * s.directions * s.size || dout->dtype() != t.input->dtype()))
     return ctx.error("Out@GRAD must be [{}, {}, {}], found {}", t.length, t.batch,
                      s.directions * s.size, describe(*dout));
-  for (int32_t k = 0; k < grads.dlast.count; ++k) {
-    if (!ctx.has_in(grads.dlast, k) || !ctx.in_value(grads.dlast, k).initialized()) continue;
-    const Tensor& last = ctx.in(grads.dlast, k);
+  for (const ArgIndex arg : grads.dlast) {
+    if (!arg || !ctx.in_value(arg).initialized()) continue;
+    const Tensor& last = ctx.in(arg);
     if (last.numel() != s.layers * s.directions * t.batch * s.size ||
         last.dtype() != t.input->dtype())
-      return ctx.error("State@GRAD must look like PreState, found {}", describe(last));
+      return ctx.error("gradients of the last states must look like the first ones, found {}",
+                       describe(last));
   }
   return Ok();
 }
 
-}  // namespace
-
-StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
-  const DenseSlots slots = dense_slots(op);
-  const DenseSettings s = dense_settings(op);
-  const DenseRnnGradGradSlots grads{op.input("Reserve"),         op.input("Out@GRAD"),
-                                    op.inputs("State@GRAD"),     op.output("Input@GRAD"),
-                                    op.outputs("PreState@GRAD"), op.outputs("WeightList@GRAD")};
+Kernel dense_grad_kernel(const DenseSettings& s, const DenseSlots& slots,
+                         const DenseGradSlots& grads) {
   auto state = std::make_shared<GradState>();
-  return Kernel([=](const KernelContext& ctx) -> Status {
+  return [=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const DenseTensors t, dense_tensors(ctx, slots, s));
     const ReserveLayout layout(s, t);
     MILLRACE_RETURN_IF_ERROR(check_grads(ctx, grads, s, t, layout));
@@ -247,7 +255,42 @@ StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
           ctx, slots, grads, s, t, layout, ctx.in(grads.reserve).data<T>(), *state}
           .run();
     });
-  });
+  };
+}
+
+// Arguments 0 and 1 of a slot, absent ones included.
+template <typename Find>
+StateArgs state_args(Find&& find) {
+  return {find(0), find(1)};
+}
+
+}  // namespace
+
+StatusOr<Kernel> dense_rnn_grad(const KernelSetup& op) {
+  const DenseGradSlots grads{op.input("Reserve"),
+                             op.input("Out@GRAD"),
+                             state_args([&](size_t k) { return op.input("State@GRAD", k); }),
+                             op.output("Input@GRAD"),
+                             state_args([&](size_t k) { return op.output("PreState@GRAD", k); }),
+                             op.outputs("WeightList@GRAD"),
+                             {}};
+  return dense_grad_kernel(dense_settings(op), dense_slots(op), grads);
+}
+
+StatusOr<Kernel> cudnn_lstm_grad(const KernelSetup& op) {
+  const auto either = [&](const char* name, const char* old) {
+    const ArgIndex arg = op.input(name);
+    return arg ? arg : op.input(old);
+  };
+  const DenseGradSlots grads{
+      op.input("Reserve"),
+      op.input("Out@GRAD"),
+      {either("LastH@GRAD", "last_h@GRAD"), either("LastC@GRAD", "last_c@GRAD")},
+      op.output("Input@GRAD"),
+      {op.output("InitH@GRAD"), op.output("InitC@GRAD")},
+      op.outputs("WeightList@GRAD"),
+      op.output("W@GRAD")};
+  return dense_grad_kernel(cudnn_lstm_settings(op), cudnn_lstm_slots(op), grads);
 }
 
 }  // namespace millrace::kernels::rnn

@@ -1,18 +1,46 @@
+#include "kernels/cpu/rnn/gru.h"
+
 #include <algorithm>
 
 #include "kernels/cpu/needed.h"
-#include "kernels/cpu/rnn/gru_cell.h"
 #include "kernels/cpu/rnn/kept_or_scratch.h"
 #include "kernels/cpu/rnn/lstm_cell.h"
 #include "kernels/cpu/rnn/rnn.h"
-#include "kernels/cpu/rnn/step_order.h"
 #include "kernels/cpu/sequence/sequence.h"
-#include "kernels/cpu/workspace.h"
 #include "kernels/dispatch.h"
 
 // gru over LoD sequences.
 namespace millrace::kernels {
 namespace rnn {
+
+std::shared_ptr<GruState> gru_state(const KernelSetup& op) {
+  auto state = std::make_shared<GruState>();
+  state->functions.gate = activation_of(op, "gate_activation");
+  state->functions.candidate = activation_of(op, "activation");
+  state->functions.origin = op.attr<bool>("origin_mode");
+  state->reverse = op.attr<bool>("is_reverse");
+  return state;
+}
+
+Status measure_gru(GruTensors& t) {
+  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.input, "Input"));
+  if (t.weight->rank() != 2)
+    return KernelContext::error("Weight must be a matrix, found {}", describe(*t.weight));
+  t.rows = t.input->dim(0);
+  t.size = t.weight->dim(0);
+  const auto fits = [&](const Tensor* tensor, int64_t count) {
+    return tensor == nullptr || (tensor->numel() == count && tensor->dtype() == t.input->dtype());
+  };
+  const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
+  if (!fits(t.input, t.rows * 3 * t.size) || !fits(t.weight, 3 * t.size * t.size) ||
+      !fits(t.bias, 3 * t.size) || !fits(t.h0, sequences * t.size))
+    return KernelContext::error(
+        "Input {} and Bias must have 3 columns a cell as Weight {}, H0 one row for each of the {} "
+        "sequences",
+        describe(*t.input), describe(*t.weight), sequences);
+  return Ok();
+}
+
 namespace {
 
 struct GruSlots {
@@ -20,15 +48,6 @@ struct GruSlots {
   ArgIndex weight;
   ArgIndex bias;
   ArgIndex h0;
-};
-
-struct GruTensors {
-  const Tensor* input = nullptr;
-  const Tensor* weight = nullptr;
-  const Tensor* bias = nullptr;  // optional, as h0
-  const Tensor* h0 = nullptr;
-  int64_t rows = 0;
-  int64_t size = 0;
 };
 
 GruSlots gru_slots(const KernelSetup& op) {
@@ -41,42 +60,11 @@ StatusOr<GruTensors> gru_tensors(const KernelContext& ctx, const GruSlots& slots
   MILLRACE_ASSIGN_OR_RETURN(t.weight, needed(ctx, slots.weight, "Weight"));
   t.bias = ctx.find_in(slots.bias);
   t.h0 = ctx.find_in(slots.h0);
-  MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.input, "Input"));
-  if (t.weight->rank() != 2)
-    return ctx.error("Weight must be a matrix, found {}", describe(*t.weight));
-  t.rows = t.input->dim(0);
-  t.size = t.weight->dim(0);
-  const auto fits = [&](const Tensor* tensor, int64_t count) {
-    return tensor == nullptr || (tensor->numel() == count && tensor->dtype() == t.input->dtype());
-  };
-  const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
-  if (!fits(t.input, t.rows * 3 * t.size) || !fits(t.weight, 3 * t.size * t.size) ||
-      !fits(t.bias, 3 * t.size) || !fits(t.h0, sequences * t.size))
-    return ctx.error(
-        "Input {} and Bias must have 3 columns a cell as Weight {}, H0 one row for each of the {} "
-        "sequences",
-        describe(*t.input), describe(*t.weight), sequences);
+  MILLRACE_RETURN_IF_ERROR(measure_gru(t));
   return t;
 }
 
 enum GruPiece : size_t { kGates, kReset, kHidden, kH0, kHiddenGrad, kGateGrad, kScratch, kBefore };
-
-struct GruState {
-  StepOrder order;
-  Workspace work;
-  Gemm gemm;
-  GruFunctions functions;
-  bool reverse = false;
-};
-
-std::shared_ptr<GruState> gru_state(const KernelSetup& op) {
-  auto state = std::make_shared<GruState>();
-  state->functions.gate = activation_of(op, "gate_activation");
-  state->functions.candidate = activation_of(op, "activation");
-  state->functions.origin = op.attr<bool>("origin_mode");
-  state->reverse = op.attr<bool>("is_reverse");
-  return state;
-}
 
 template <typename T>
 StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
@@ -86,12 +74,7 @@ StatusOr<const T*> first_states(const GruTensors& t, GruState& state) {
   return static_cast<const T*>(h0);
 }
 
-struct GruOutputs {
-  Tensor* hidden = nullptr;
-  Tensor* gates = nullptr;  // optional, as those that follow; rows in order of the steps
-  Tensor* reset = nullptr;
-  Tensor* ordered_hidden = nullptr;
-};
+}  // namespace
 
 template <typename T>
 Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& out,
@@ -117,6 +100,13 @@ Status run_gru(const KernelContext& ctx, const GruTensors& t, const GruOutputs& 
   order.scatter(hidden, t.size, out.hidden->data<T>());
   return Ok();
 }
+
+template Status run_gru<float>(const KernelContext&, const GruTensors&, const GruOutputs&,
+                               GruState&);
+template Status run_gru<double>(const KernelContext&, const GruTensors&, const GruOutputs&,
+                                GruState&);
+
+namespace {
 
 StatusOr<Kernel> gru(const KernelSetup& op) {
   const GruSlots slots = gru_slots(op);

@@ -20,6 +20,8 @@ LstmSettings lstm_settings(const KernelSetup& op, bool projected) {
   if (projected) {
     s.functions.cell_clip = op.attr<float>("cell_clip");
     s.projection = activation_of(op, "proj_activation");
+    // the original computes this one with a function of its own, which does not clamp
+    if (s.projection == Activation::kClampedSigmoid) s.projection = Activation::kSigmoid;
     s.projection_clip = op.attr<float>("proj_clip");
   }
   return s;
@@ -30,24 +32,14 @@ LstmSlots lstm_slots(const KernelSetup& op) {
           op.input("ProjWeight"), op.input("H0"),     op.input("C0")};
 }
 
-StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& slots,
-                                   const LstmSettings& settings, bool projected) {
-  LstmTensors t;
-  MILLRACE_ASSIGN_OR_RETURN(t.input, needed(ctx, slots.input, "Input"));
-  MILLRACE_ASSIGN_OR_RETURN(t.weight, needed(ctx, slots.weight, "Weight"));
+Status measure_lstm(const LstmSettings& settings, LstmTensors& t) {
   if (t.weight->rank() != 2 || t.input->rank() != 2)
-    return ctx.error("Input and Weight must be matrices, found {} and {}", describe(*t.input),
-                     describe(*t.weight));
+    return KernelContext::error("Input and Weight must be matrices, found {} and {}",
+                                describe(*t.input), describe(*t.weight));
   t.rows = t.input->dim(0);
   t.width = t.weight->dim(0);
   t.size = t.width;
-  if (projected) {
-    MILLRACE_ASSIGN_OR_RETURN(t.projection, needed(ctx, slots.projection, "ProjWeight"));
-    t.size = t.projection->rank() == 2 ? t.projection->dim(0) : -1;
-  }
-  t.bias = ctx.find_in(slots.bias);
-  t.h0 = ctx.find_in(slots.h0);
-  t.c0 = ctx.find_in(slots.c0);
+  if (t.projection != nullptr) t.size = t.projection->rank() == 2 ? t.projection->dim(0) : -1;
   MILLRACE_ASSIGN_OR_RETURN(const llvm::ArrayRef<int64_t> offsets, sequences_of(*t.input, "Input"));
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
   const auto fits = [&](const Tensor* tensor, int64_t count) {
@@ -55,25 +47,33 @@ StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& sl
   };
   if (!fits(t.input, t.rows * 4 * t.size) || !fits(t.weight, t.width * 4 * t.size) ||
       !fits(t.projection, t.size * t.width))
-    return ctx.error("Input {} must have 4 columns a cell, as Weight {}", describe(*t.input),
-                     describe(*t.weight));
+    return KernelContext::error("Input {} must have 4 columns a cell, as Weight {}",
+                                describe(*t.input), describe(*t.weight));
   if (!fits(t.bias, (settings.peepholes ? 7 : 4) * t.size))
-    return ctx.error("Bias must have {} elements, found {}", (settings.peepholes ? 7 : 4) * t.size,
-                     describe(*t.bias));
+    return KernelContext::error("Bias must have {} elements, found {}",
+                                (settings.peepholes ? 7 : 4) * t.size, describe(*t.bias));
   if (!fits(t.h0, sequences * t.width) || !fits(t.c0, sequences * t.size))
-    return ctx.error("H0 and C0 must have one row for each of the {} sequences", sequences);
+    return KernelContext::error("H0 and C0 must have one row for each of the {} sequences",
+                                sequences);
+  return Ok();
+}
+
+StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& slots,
+                                   const LstmSettings& settings, bool projected) {
+  LstmTensors t;
+  MILLRACE_ASSIGN_OR_RETURN(t.input, needed(ctx, slots.input, "Input"));
+  MILLRACE_ASSIGN_OR_RETURN(t.weight, needed(ctx, slots.weight, "Weight"));
+  if (projected) {
+    MILLRACE_ASSIGN_OR_RETURN(t.projection, needed(ctx, slots.projection, "ProjWeight"));
+  }
+  t.bias = ctx.find_in(slots.bias);
+  t.h0 = ctx.find_in(slots.h0);
+  t.c0 = ctx.find_in(slots.c0);
+  MILLRACE_RETURN_IF_ERROR(measure_lstm(settings, t));
   return t;
 }
 
 namespace {
-
-struct LstmOutputs {
-  Tensor* fed_back = nullptr;  ///< Hidden or Projection
-  Tensor* cell = nullptr;
-  Tensor* gates = nullptr;   ///< may be null, as those that follow
-  Tensor* cells = nullptr;   ///< in order of the steps
-  Tensor* hidden = nullptr;  ///< in order of the steps; lstmp only
-};
 
 // Slots of the workspace.
 enum LstmPiece : size_t { kGates, kCells, kHidden, kFed, kH0, kC0, kScratch };
@@ -95,6 +95,8 @@ void project(const LstmSettings& s, T* x, int64_t count) {
   for (int64_t i = 0; i < count; ++i) x[i] = std::clamp(x[i], -bound, bound);
 }
 
+}  // namespace
+
 template <typename T>
 Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,
                 const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm) {
@@ -113,7 +115,7 @@ Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettin
   MILLRACE_ASSIGN_OR_RETURN(const T* const h0, ordered<T>(t.h0, order, t.width, work, kH0));
   MILLRACE_ASSIGN_OR_RETURN(const T* const c0, ordered<T>(t.c0, order, size, work, kC0));
   order.gather(t.input->data<T>(), 4 * size, gates);
-  if (t.bias != nullptr) add_to_rows(t.bias->data<T>(), t.rows, 4 * size, gates);
+  if (t.bias != nullptr && !s.biased_input) add_to_rows(t.bias->data<T>(), t.rows, 4 * size, gates);
   for (int64_t step = 0; step < order.steps(); ++step) {
     const int64_t begin = order.start(step);
     const int64_t rows = order.count(step);
@@ -137,6 +139,13 @@ Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettin
   order.scatter(cells, size, out.cell->data<T>());
   return Ok();
 }
+
+template Status run_lstm<float>(const KernelContext&, const LstmTensors&, const LstmSettings&,
+                                const LstmOutputs&, const StepOrder&, Workspace&, Gemm&);
+template Status run_lstm<double>(const KernelContext&, const LstmTensors&, const LstmSettings&,
+                                 const LstmOutputs&, const StepOrder&, Workspace&, Gemm&);
+
+namespace {
 
 StatusOr<Kernel> make_lstm(const KernelSetup& op, bool projected) {
   const LstmSlots slots = lstm_slots(op);

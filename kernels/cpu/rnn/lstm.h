@@ -16,6 +16,7 @@ struct LstmSettings {
   double projection_clip = 0;
   bool peepholes = false;
   bool reverse = false;
+  bool biased_input = false;  ///< the first part of the bias is in the input
 };
 LstmSettings lstm_settings(const KernelSetup& op, bool projected);
 
@@ -46,11 +47,28 @@ struct LstmTensors {
 StatusOr<LstmTensors> lstm_tensors(const KernelContext& ctx, const LstmSlots& slots,
                                    const LstmSettings& settings, bool projected);
 
+/// Sets the numbers of t from its tensors. Errors: kExecution for tensors that do not fit.
+Status measure_lstm(const LstmSettings& settings, LstmTensors& t);
+
 /// Weights of the peepholes inside the bias; null without them.
 template <typename T>
 const T* peepholes_of(const LstmTensors& t, const LstmSettings& s) {
   return s.peepholes && t.bias != nullptr ? t.bias->data<T>() + 4 * t.size : nullptr;
 }
+
+struct LstmOutputs {
+  Tensor* fed_back = nullptr;  ///< Hidden or Projection
+  Tensor* cell = nullptr;
+  Tensor* gates = nullptr;   ///< may be null, as those that follow
+  Tensor* cells = nullptr;   ///< in order of the steps
+  Tensor* hidden = nullptr;  ///< in order of the steps; lstmp only
+};
+
+/// Takes all steps. order: that of the sequences of the input. T: float or double. Errors:
+/// kResource.
+template <typename T>
+Status run_lstm(const KernelContext& ctx, const LstmTensors& t, const LstmSettings& s,
+                const LstmOutputs& out, const StepOrder& order, Workspace& work, Gemm& gemm);
 
 StatusOr<Kernel> lstm_grad(const KernelSetup& op);
 StatusOr<Kernel> lstmp_grad(const KernelSetup& op);

@@ -4,7 +4,9 @@
 namespace millrace::kernels {
 
 void add_rnn_kernels(KernelRegistry& registry) {
+  add_attention_lstm_kernel(registry);
   add_dense_rnn_kernels(registry);
+  add_fused_rnn_kernels(registry);
   add_gru_kernels(registry);
   add_lstm_kernels(registry);
   add_lstm_unit_kernels(registry);

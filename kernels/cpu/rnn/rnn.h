@@ -5,7 +5,9 @@
 namespace millrace::kernels {
 
 // Kernels of ops/rnn, a function a file.
+void add_attention_lstm_kernel(KernelRegistry& registry);
 void add_dense_rnn_kernels(KernelRegistry& registry);
+void add_fused_rnn_kernels(KernelRegistry& registry);
 void add_gru_kernels(KernelRegistry& registry);
 void add_lstm_kernels(KernelRegistry& registry);
 void add_lstm_unit_kernels(KernelRegistry& registry);

@@ -4,6 +4,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/merge_rows.h"
 #include "kernels/cpu/needed.h"
+#include "kernels/cpu/sequence/row_windows.h"
 #include "kernels/cpu/sequence/sequence.h"
 #include "kernels/dispatch.h"
 
@@ -11,59 +12,12 @@
 namespace millrace::kernels {
 namespace {
 
-struct Window {
-  int64_t length = 1;
-  int64_t start = 0;
-  bool padded = false;  ///< rows beyond a sequence come from PaddingData
-
-  /// Rows of PaddingData before a sequence, and all of them.
-  [[nodiscard]] int64_t before() const { return std::max<int64_t>(0, -start); }
-  [[nodiscard]] int64_t padding_rows() const {
-    return before() + std::max<int64_t>(0, start + length - 1);
-  }
-};
-
-Window window_of(const KernelSetup& op) {
+RowWindow window_of(const KernelSetup& op) {
   return {op.attr<int32_t>("contextLength"), op.attr<int32_t>("contextStart"),
           op.attr<bool>("paddingTrainable")};
 }
 
-// Calls body(row of the window's matrix, place in the window, row of X or -1, row of the padding or
-// -1) for every place.
-template <typename Body>
-void each_place(llvm::ArrayRef<int64_t> offsets, const Window& w, Body&& body) {
-  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
-    for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
-      for (int64_t k = 0; k < w.length; ++k) {
-        const int64_t source = r + w.start + k;
-        if (source >= offsets[i] && source < offsets[i + 1]) {
-          body(r, k, source, int64_t{-1});
-        } else if (source < offsets[i]) {
-          body(r, k, int64_t{-1}, w.before() - (offsets[i] - source));
-        } else {
-          body(r, k, int64_t{-1}, w.before() + source - offsets[i + 1]);
-        }
-      }
-    }
-  }
-}
-
-template <typename T>
-void write_windows(llvm::ArrayRef<int64_t> offsets, const Window& w, const T* x, const T* padding,
-                   int64_t width, T* out) {
-  each_place(offsets, w, [&](int64_t row, int64_t place, int64_t source, int64_t pad) {
-    T* const to = out + (row * w.length + place) * width;
-    if (source >= 0) {
-      std::copy_n(x + source * width, width, to);
-    } else if (padding != nullptr) {
-      std::copy_n(padding + pad * width, width, to);
-    } else {
-      std::fill_n(to, width, T(0));
-    }
-  });
-}
-
-Status check_padding(const KernelContext& ctx, const Tensor* padding, const Window& w,
+Status check_padding(const KernelContext& ctx, const Tensor* padding, const RowWindow& w,
                      const Tensor& x) {
   if (!w.padded) return Ok();
   if (padding != nullptr && padding->dtype() == x.dtype() &&
@@ -74,7 +28,7 @@ Status check_padding(const KernelContext& ctx, const Tensor* padding, const Wind
 }
 
 Status check_filter_conv(const KernelContext& ctx, const Tensor& x, const Tensor& filter,
-                         const Window& w) {
+                         const RowWindow& w) {
   if (x.rank() == 2 && filter.rank() == 2 && filter.dim(0) == w.length * x.dim(1) &&
       filter.dtype() == x.dtype())
     return Ok();
@@ -87,7 +41,7 @@ StatusOr<Kernel> sequence_conv(const KernelSetup& op) {
   const ArgIndex padding = op.input("PaddingData");
   const ArgIndex filter = op.input("Filter");
   const ArgIndex out = op.output("Out");
-  const Window w = window_of(op);
+  const RowWindow w = window_of(op);
   auto gemm = std::make_shared<Gemm>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     const Tensor& from = ctx.in(x);
@@ -132,7 +86,7 @@ struct ConvGradTensors {
 };
 
 template <typename T>
-Status backward_conv(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const Window& w,
+Status backward_conv(const KernelContext& ctx, llvm::ArrayRef<int64_t> offsets, const RowWindow& w,
                      const ConvGradTensors& t, Gemm& gemm) {
   const int64_t width = t.x->dim(1);
   const int64_t rows = t.x->dim(0);
@@ -170,7 +124,7 @@ StatusOr<Kernel> sequence_conv_grad(const KernelSetup& op) {
                             op.input("Filter"),      op.input("Out@GRAD"),
                             op.output("X@GRAD"),     op.output("PaddingData@GRAD"),
                             op.output("Filter@GRAD")};
-  const Window w = window_of(op);
+  const RowWindow w = window_of(op);
   auto gemm = std::make_shared<Gemm>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     ConvGradTensors t{};

@@ -115,7 +115,7 @@ Status run_crf(const CrfInputs& in, const int64_t* labels, const CrfOutputs& out
   for (int64_t i = 0; i < (in.tags + 2) * in.tags; ++i) steps[i] = std::exp(transition[i]);
   if (in.lengths != nullptr) {
     std::fill_n(alpha, count, T(0));
-    std::fill_n(exps, count, T(0));
+    std::fill_n(exps, count, T(1));
   }
   for (size_t i = 0; i < in.spans.size(); ++i) {
     const RowSpan& span = in.spans[i];

@@ -15,9 +15,12 @@ StatusOr<llvm::ArrayRef<int64_t>> sequences_of(const Tensor& tensor, const char*
 Lod with_last_level(const Lod& lod, LodLevel level);
 
 // Kernels of ops/sequence, a function a file.
+/// beam_search and beam_search_decode.
+void add_beam_search_kernels(KernelRegistry& registry);
 void add_chunk_eval_kernel(KernelRegistry& registry);
 void add_ctc_align_kernel(KernelRegistry& registry);
 void add_edit_distance_kernel(KernelRegistry& registry);
+void add_fused_sequence_kernels(KernelRegistry& registry);
 /// linear_chain_crf and crf_decoding.
 void add_linear_chain_crf_kernels(KernelRegistry& registry);
 void add_sequence_conv_kernels(KernelRegistry& registry);

@@ -55,9 +55,10 @@ StatusOr<Kernel> multiplex_grad(const KernelSetup& op) {
     const size_t bytes = row_bytes_combine(*grad);
     for (int32_t k = 0; k < x_grad.count; ++k) {
       if (!ctx.has_out(x_grad, k)) continue;
-      if (ctx.out(x_grad, k).bytes() != grad->bytes())
-        return ctx.error("X[{}] must have the shape of Out@GRAD {}", k, describe(*grad));
-      fill_zero(ctx.device(), ctx.out(x_grad, k));
+      Tensor& to = ctx.out(x_grad, k);
+      if (!to.initialized() || to.dtype() != grad->dtype() || to.dims() != grad->dims())
+        MILLRACE_RETURN_IF_ERROR(to.resize(grad->dtype(), grad->dims()));
+      fill_zero(ctx.device(), to);
     }
     return with_index(*ids_tensor, "Ids", [&](const auto* ids) -> Status {
       const int64_t rows = std::min(ids_tensor->numel(), grad->rank() == 0 ? 0 : grad->dims()[0]);

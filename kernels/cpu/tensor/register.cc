@@ -11,6 +11,7 @@ void add_tensor_kernels(KernelRegistry& registry) {
   add_crop(registry);
   add_diagonal(registry);
   add_expand(registry);
+  add_flatten_concat(registry);
   add_gather(registry);
   add_gather_tree(registry);
   add_index_pick(registry);
@@ -28,6 +29,7 @@ void add_tensor_kernels(KernelRegistry& registry) {
   add_transpose(registry);
   add_unique(registry);
   add_where(registry);
+  add_diagonals(registry);
 }
 
 }  // namespace millrace::kernels

@@ -12,6 +12,7 @@ void add_concat(KernelRegistry& registry);
 void add_crop(KernelRegistry& registry);
 void add_diagonal(KernelRegistry& registry);
 void add_expand(KernelRegistry& registry);
+void add_flatten_concat(KernelRegistry& registry);
 void add_gather(KernelRegistry& registry);
 void add_gather_tree(KernelRegistry& registry);
 void add_index_pick(KernelRegistry& registry);
@@ -29,5 +30,6 @@ void add_stack(KernelRegistry& registry);
 void add_transpose(KernelRegistry& registry);
 void add_unique(KernelRegistry& registry);
 void add_where(KernelRegistry& registry);
+void add_diagonals(KernelRegistry& registry);
 
 }  // namespace millrace::kernels

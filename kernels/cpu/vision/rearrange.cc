@@ -103,14 +103,18 @@ Rule shuffle_channel_rule(const KernelSetup& op) {
   };
 }
 
-// The place within a block becomes the slow part of the channel.
+// Not what the name says, but what Darknet's reorg layer does and the original with it: the memory
+// of X is read as an image [rows, columns of a block, rest] of channels, those of a block become
+// pixels, and the result is seen with the dims of Out.
 Rule space_to_depth_rule(const KernelSetup& op) {
-  return [block =
-              op.attr<int64_t>("blocksize")](llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
-    if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
-      return misfit_rearrange("attribute 'blocksize'", block, x);
-    return Permutation{{x[0], x[1], x[2] / block, block, x[3] / block, block}, {0, 3, 5, 1, 2, 4}};
-  };
+  return
+      [block = op.attr<int64_t>("blocksize")](llvm::ArrayRef<int64_t> x) -> StatusOr<Permutation> {
+        if (x.size() != 4 || block < 1 || x[1] % (block * block) != 0 || x[2] % block != 0 ||
+            x[3] % block != 0)
+          return misfit_rearrange("attribute 'blocksize'", block, x);
+        return Permutation{{x[0], block, block, x[1] / (block * block), x[2], x[3]},
+                           {0, 3, 4, 1, 5, 2}};
+      };
 }
 
 template <Rule (*kRule)(const KernelSetup&)>

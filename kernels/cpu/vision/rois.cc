@@ -44,13 +44,13 @@ RoiAttrs read_roi_attrs(const KernelSetup& op, const char* num_slot) {
 }
 
 StatusOr<RoiPlan> plan_rois(const KernelContext& ctx, const RoiAttrs& attrs) {
-  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, attrs.x, "X"));
+  MILLRACE_ASSIGN_OR_RETURN(const Tensor* const x, needed(ctx, attrs.x, attrs.x_slot));
   MILLRACE_ASSIGN_OR_RETURN(const Tensor* const rois, needed(ctx, attrs.rois, "ROIs"));
-  if (x->rank() != 4 || rois->rank() != 2 || rois->dim(1) != 4 || rois->dtype() != x->dtype() ||
-      attrs.pooled_height < 1 || attrs.pooled_width < 1) {
+  if (x->rank() != 4 || rois->rank() != 2 || rois->dim(1) != attrs.width ||
+      rois->dtype() != x->dtype() || attrs.pooled_height < 1 || attrs.pooled_width < 1) {
     return ctx.error(
-        "X must hold images and ROIs be [regions, 4] of the same type, found {} and {}",
-        describe(*x), describe(*rois));
+        "{} must hold images and ROIs be [regions, {}] of the same type, found {} and {}",
+        attrs.x_slot, attrs.width, describe(*x), describe(*rois));
   }
   RoiPlan plan{x->dim(0), x->dim(1), x->dim(2), x->dim(3), {}};
   std::vector<int64_t> counts;

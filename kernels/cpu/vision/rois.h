@@ -15,6 +15,8 @@ struct RoiAttrs {
   ArgIndex x;
   ArgIndex rois;
   ArgIndex rois_num;  ///< regions of each image; absent: LoD
+  const char* x_slot = "X";
+  int64_t width = 4;  ///< numbers of a region
 };
 /// \param num_slot  name of the slot with the counts
 RoiAttrs read_roi_attrs(const KernelSetup& op, const char* num_slot = "RoisNum");

@@ -16,6 +16,15 @@ Status create_error(const ParallelOptions& options, const Program& program) {
   return ParallelExecutor::create(standard_runtime(), program, scope, options).status();
 }
 
+TEST(ParallelErrorsTest, RefusesUpdatesWithoutRoles) {
+  const auto program = linear_regression();
+  for (Op& op : program->root().ops()) op.remove_attr("op_role");
+  EXPECT_TRUE(create_error(devices(1), *program).ok());
+  const Status status = create_error(devices(2), *program);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidProgram);
+  EXPECT_THAT(status.to_string(), AllOf(HasSubstr("sgd"), HasSubstr("has a role (op_role)")));
+}
+
 TEST(ParallelErrorsTest, RefusesBadOptions) {
   const auto program = linear_regression();
   struct Case {

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <llvm/ADT/ArrayRef.h>
+
+/// Windows of rows inside sequences.
+namespace millrace::kernels {
+
+/// Which rows of its sequence a row sees.
+struct RowWindow {
+  int64_t length = 1;
+  int64_t start = 0;
+  bool padded = false;  ///< rows beyond a sequence come from PaddingData
+
+  /// Rows of PaddingData before a sequence, and all of them.
+  [[nodiscard]] int64_t before() const { return std::max<int64_t>(0, -start); }
+  [[nodiscard]] int64_t padding_rows() const {
+    return before() + std::max<int64_t>(0, start + length - 1);
+  }
+};
+
+/// Calls body(row of the window's matrix, place in the window, row of X or -1, row of the padding
+/// or -1) for every place.
+template <typename Body>
+void each_place(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, Body&& body) {
+  for (size_t i = 0; i + 1 < offsets.size(); ++i) {
+    for (int64_t r = offsets[i]; r < offsets[i + 1]; ++r) {
+      for (int64_t k = 0; k < w.length; ++k) {
+        const int64_t source = r + w.start + k;
+        if (source >= offsets[i] && source < offsets[i + 1]) {
+          body(r, k, source, int64_t{-1});
+        } else if (source < offsets[i]) {
+          body(r, k, int64_t{-1}, w.before() - (offsets[i] - source));
+        } else {
+          body(r, k, int64_t{-1}, w.before() + source - offsets[i + 1]);
+        }
+      }
+    }
+  }
+}
+
+/// The windows of all rows as a matrix; zeros beyond a sequence if padding is null.
+template <typename T>
+void write_windows(llvm::ArrayRef<int64_t> offsets, const RowWindow& w, const T* x,
+                   const T* padding, int64_t width, T* out) {
+  each_place(offsets, w, [&](int64_t row, int64_t place, int64_t source, int64_t pad) {
+    T* const to = out + (row * w.length + place) * width;
+    if (source >= 0) {
+      std::copy_n(x + source * width, width, to);
+    } else if (padding != nullptr) {
+      std::copy_n(padding + pad * width, width, to);
+    } else {
+      std::fill_n(to, width, T(0));
+    }
+  });
+}
+
+}  // namespace millrace::kernels

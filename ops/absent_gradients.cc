@@ -1,0 +1,77 @@
+#include "ops/absent_gradients.h"
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "framework/op_attrs.h"
+
+namespace millrace::ops {
+namespace {
+
+const Block* block_by_index(const Program& program, int64_t index) {
+  if (index < 0 || static_cast<size_t>(index) >= program.block_count()) return nullptr;
+  return &program.block(static_cast<size_t>(index));
+}
+
+bool is_stopped(const Block& grads, llvm::StringRef state) {
+  const Block* const forward = block_by_index(grads.program(), grads.forward_block().value_or(-1));
+  const Var* const var = forward == nullptr ? nullptr : forward->find_var(state);
+  return var != nullptr && var->stop_gradient();
+}
+
+void check_recurrence(const Op& op, std::vector<Status>& lost) {
+  const AttrValue* const attr = op.find_attr("sub_block");
+  if (attr == nullptr || attr->kind() != AttrKind::kBlock) return;
+  const Block* const grads = block_by_index(op.program(), attr->integer());
+  if (grads == nullptr) return;
+  using Strings = std::vector<std::string>;
+  const auto before = get_attr_or<Strings>(op, "ex_states", {});
+  const auto after = get_attr_or<Strings>(op, "states", {});
+  for (size_t k = 0; k < std::min(before.size(), after.size()); ++k) {
+    const std::string incoming = names::grad(after[k]);
+    if (grads->writers_of(names::grad(before[k])).empty() || is_stopped(*grads, after[k])) continue;
+    const bool overwritten = !grads->writers_of(incoming).empty();
+    if (!overwritten && !grads->readers_of(incoming).empty()) continue;
+    Location where = op.location();
+    where.var = after[k];
+    lost.push_back(
+        InvalidProgram("the gradient of state '{}' is lost between steps, as in the original: {}; "
+                       "gradients lack what flows through time",
+                       after[k],
+                       overwritten
+                           ? "another op of the step reads the state (hand it on by an assign)"
+                           : "no op behind the recurrence reads this output (use it, or leave it "
+                             "out of the outputs)")
+            .at(std::move(where)));
+  }
+}
+
+}  // namespace
+
+bool is_absent_gradient(const Op& op, llvm::StringRef slot, llvm::StringRef name) {
+  if (!op.type().endswith("_grad") || !slot.endswith("@GRAD") || name == names::kEmpty)
+    return false;
+  const Program& program = op.program();
+  for (const Block* block = &op.block(); block != nullptr;
+       block = block->parent() < block->index() ? block_by_index(program, block->parent())
+                                                : nullptr) {
+    if (block->find_var(name) != nullptr || !block->writers_of(name).empty()) return false;
+    const int32_t forward = block->forward_block().value_or(0);
+    const Block* const made_from = forward > 0 ? block_by_index(program, forward) : nullptr;
+    if (made_from != nullptr && made_from->find_var(name) != nullptr) return false;
+  }
+  return true;
+}
+
+std::vector<Status> lost_state_gradients(const Program& program) {
+  std::vector<Status> lost;
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (op.type() == "recurrent_grad") check_recurrence(op, lost);
+    }
+  }
+  return lost;
+}
+
+}  // namespace millrace::ops

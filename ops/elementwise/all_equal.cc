@@ -1,0 +1,43 @@
+#include "ops/elementwise/defs.h"
+#include "ops/infer_helpers.h"
+
+// Tests of whole tensors, which give one bool.
+namespace millrace::ops {
+namespace {
+
+Status infer_equal_all(InferContext& ctx) {
+  ctx.set_output("Out", DType::kBool, {});
+  return Ok();
+}
+
+Status infer_allclose(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_same_dims(ctx, "Input", "Other"));
+  ctx.set_output("Out", DType::kBool, {});
+  return Ok();
+}
+
+}  // namespace
+
+void add_all_equal_ops(OpRegistry& registry) {
+  registry.add(OpDef("equal_all")
+                   .doc("whether X and Y have one shape and equal elements")
+                   .input("X", "any shape")
+                   .input("Y", "any shape, type of X")
+                   .output("Out", "one bool")
+                   .infer(infer_equal_all)
+                   .flops(elementwise_flops));
+  registry.add(OpDef("allclose")
+                   .doc("whether |Input - Other| <= atol + rtol * |Other| everywhere")
+                   .input("Input", "f32 or f64")
+                   .input("Other", "shape and type of Input")
+                   .input("Rtol", "one element; replaces rtol", Arity::kOptional)
+                   .input("Atol", "one element; replaces atol", Arity::kOptional)
+                   .output("Out", "one bool")
+                   .attr("rtol", "1e-05", "a number as text")
+                   .attr("atol", "1e-08", "a number as text")
+                   .attr("equal_nan", false, "NaN is close to NaN")
+                   .infer(infer_allclose)
+                   .flops(elementwise_flops));
+}
+
+}  // namespace millrace::ops

@@ -1,0 +1,42 @@
+#include "ops/infer_helpers.h"
+#include "ops/metric/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer_pairs(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "Score", 2, 2));
+  MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Label", "QueryID"));
+  if (ctx.has_input("Weight")) MILLRACE_RETURN_IF_ERROR(check_same_count(ctx, "Label", "Weight"));
+  const size_t given = ctx.input_count("AccumulatePositivePair") +
+                       ctx.input_count("AccumulateNegativePair") +
+                       ctx.input_count("AccumulateNeutralPair");
+  if (given != 0 && given != 3)
+    return ctx.error("only {} of the three Accumulate inputs are given", given);
+  const DType dtype = ctx.input("Score").dtype;
+  for (const char* const slot : {"PositivePair", "NegativePair", "NeutralPair"})
+    ctx.set_output(slot, dtype, {1});
+  return Ok();
+}
+
+}  // namespace
+
+OpDef positive_negative_pair() {
+  return OpDef("positive_negative_pair")
+      .doc("pairs of items of a query that scores and labels order alike, unlike, or not at all")
+      .input("Score", "[items, width]")
+      .input("Label", "the right order [items, 1]")
+      .input("QueryID", "int64 [items, 1]")
+      .input("AccumulatePositivePair", "sum to start from", Arity::kOptional)
+      .input("AccumulateNegativePair", "sum to start from", Arity::kOptional)
+      .input("AccumulateNeutralPair", "sum to start from", Arity::kOptional)
+      .input("Weight", "of each item; a pair weighs the mean of both", Arity::kOptional)
+      .output("PositivePair", "ordered alike")
+      .output("NegativePair", "ordered unlike; those of equal scores, too")
+      .output("NeutralPair", "of equal scores", Arity::kOptional)
+      .attr("column", -1, "column of Score that orders")
+      .infer(infer_pairs)
+      .flops(elementwise_flops);
+}
+
+}  // namespace millrace::ops

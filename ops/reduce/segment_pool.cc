@@ -1,0 +1,41 @@
+#include "ops/infer_helpers.h"
+#include "ops/lod_offsets.h"
+#include "ops/reduce/defs.h"
+
+namespace millrace::ops {
+namespace {
+
+Status infer_segment_pool(InferContext& ctx) {
+  MILLRACE_RETURN_IF_ERROR(check_rank(ctx, "X", 1, 64));
+  VarMeta out = without_lod(ctx.input("X"));
+  if (!dims_known(out)) return Ok();
+  const VarMeta& ids = ctx.input("SegmentIds");
+  if (dims_known(ids) && ids.rank() > 0 && !dims_agree(ids.dims[0], out.dims[0])) {
+    return ctx.error("SegmentIds must have an id for each row of X {}, found {}",
+                     dims_text(out.dims), dims_text(ids.dims));
+  }
+  out.dims[0] = -1;
+  if (ctx.attr<std::string>("pooltype") == "MEAN") ctx.set_output("SummedIds", out.dtype, {-1, 1});
+  ctx.set_output("Out", std::move(out));
+  return Ok();
+}
+
+}  // namespace
+
+OpDef segment_pool() {
+  return OpDef("segment_pool")
+      .doc("sum, mean, maximum or minimum of rows that have one id; 0 for an id without rows")
+      .input("X", "rows")
+      .input("SegmentIds", "int32 or int64, one a row, never falling")
+      .output("Out", "as many rows as the last id and one")
+      .intermediate("SummedIds", "rows of each id; for MEAN")
+      .attr("pooltype", "SUM", "what is made of the rows of an id")
+      .one_of({"SUM", "MEAN", "MAX", "MIN"})
+      .infer(infer_segment_pool)
+      .grad({.type = "segment_pool_grad",
+             .inputs = {"X", "SegmentIds", "Out", "SummedIds", "Out@GRAD"},
+             .outputs = {"X@GRAD"}})
+      .flops(elementwise_flops);
+}
+
+}  // namespace millrace::ops

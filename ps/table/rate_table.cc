@@ -1,0 +1,25 @@
+#include "ps/table/rate_table.h"
+
+#include <cmath>
+
+#include "framework/base/errors.h"
+
+namespace millrace::ps {
+
+Status RateTable::pull(const TableCall&, Value& reply) {
+  auto& to = reply.as<Tensor>();
+  MILLRACE_RETURN_IF_ERROR(to.resize(DType::kFloat32, {1}));
+  *to.data<float>() = rate_.load(std::memory_order_relaxed);
+  return Ok();
+}
+
+Status RateTable::push(const TableCall& call) {
+  MILLRACE_ASSIGN_OR_RETURN(const auto given, floats_of(call, 0, 1));
+  if (!std::isfinite(given[0]))
+    return InvalidArgument("trainer {} set the learning rate to {}, expected a finite number",
+                           call.trainer, given[0]);
+  rate_.store(given[0], std::memory_order_relaxed);
+  return Ok();
+}
+
+}  // namespace millrace::ps

@@ -1,0 +1,191 @@
+"""A job of a random cluster: transpiled programs against the original's, and training with all roles in one process."""
+import glob
+import json
+import os
+import random
+import re
+
+import numpy as np
+
+from calls import REFUSED, Finding, load, off, text_form_returns
+
+STEP_BOUND = 2e-5
+
+
+class Job:
+    def __init__(self, tools, folder, work, judge):
+        self.tools, self.folder, self.work, self.judge = tools, folder, work, judge
+        with open(f"{folder}/config.json", encoding="utf-8") as f:
+            self.config = json.load(f)
+        with open(f"{folder}/meta.json", encoding="utf-8") as f:
+            self.plan = json.load(f)["plan"]
+        self.out, self.servers = f"{work}/out", "pservers" in self.config["call"]
+
+    def transpile(self):
+        """Every role's programs; status and message where that is refused."""
+        config = self.judge.tool_config(self.config)
+        which = ["--trainer-id", str(config.pop("trainer_id", 0)) if not self.servers else "all"]
+        with open(f"{self.work}/config.json", "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        return self.tools.call("transpile", "transpile-program", "--program", f"{self.folder}/main.pb", "--startup", f"{self.folder}/startup.pb", "--config", f"{self.work}/config.json",
+                               *which, "-o", self.out, "--force", "-q")
+
+    def emitted(self):
+        return sorted(glob.glob(f"{self.out}/*/__model__") + glob.glob(f"{self.out}/*/__startup__"))
+
+    def corrected(self):
+        """The original's programs of clipped gradients name vars that nobody writes; they are not what is wanted."""
+        return self.servers and "clip" in self.plan["optimizers"][0]
+
+    def equal_programs(self):
+        """The original's programs, one by one."""
+        outputs = self.judge.reference_outputs(self.folder, self.config["call"].get("trainer_id", 0))
+        for want, made in outputs.items():
+            if "io_" in want or want in ("trainer_recv.pb", "trainer_send.pb"):
+                continue
+            path = f"{self.out}/{made}"
+            if not os.path.exists(path):
+                raise Finding("programs", f"{made} is not written")
+            load = self.judge.program_diff.load if "trainer" in made else self.server_program
+            lines = self.judge.program_diff.diff_programs(load(f"{self.folder}/{want}"), load(path))
+            if lines:
+                raise Finding("programs", f"{made}: " + " | ".join(lines[:3])[:500])
+
+    def server_program(self, path):
+        """A server's program without the number of the trainer that the original ran as; ours serve all trainers alike."""
+        program = self.judge.program_diff.load(path)
+        for block in program.blocks:
+            for op in block.ops:
+                if "op_role_var" in op.attrs:
+                    kind, names = op.attrs["op_role_var"]
+                    op.attrs["op_role_var"] = (kind, type(names)(re.sub(r"\.trainer_[0-9]+$", "", n) for n in names))
+        return program
+
+    def comparable(self, params):
+        """Whether the job has to end as one process does."""
+        config, kind, cluster = self.config["config"], self.plan["optimizers"][0]["type"], self.plan["cluster"]
+        asynchronous = ("geo_sgd_mode", "runtime_split_send_recv", "half_async", "completely_not_async", "enable_dc_asgd")
+        if not self.config["call"]["sync_mode"] or any(config.get(k) for k in asynchronous):
+            return False
+        tables = [v for n, v in params.items() if n.endswith(".emb")]
+        if cluster["distributed"] and tables and self.config["call"]["trainers"] > 1:
+            return False                                         # gradients of a table that is dealt by id are added up, as by the original
+        if not config.get("slice_var_up", True):
+            return True
+        # the norms of a slice are not those of a parameter; a slice of a table that gets no rows in a step keeps its state
+        return kind != "lars_momentum" and (kind in ("sgd", "adagrad") or not any(len(v) > 100 for v in tables))
+
+
+# integers of a feed: from, to
+RANGES = {"ragged_ids_0": (0, 12), "ragged_ids_1": (0, 12), "ids_0": (0, 12), "ids_1": (0, 12), "label3": (0, 3), "branch": (0, 3), "trips": (1, 4), "click": (0, 2)}
+
+
+def batches(config, numbers):
+    """One batch: rows or sequences of a trainer."""
+    count, feeds = config["batch"], {}
+    lengths = [int(n) for n in numbers.integers(1, 4, count)]
+    for name, feed in sorted(config["feeds"].items()):
+        rows = sum(lengths) if feed["lod_level"] else count
+        shape = [rows if d < 0 else d for d in feed["shape"]]
+        if name == "index_distinct":
+            feeds[name] = numbers.permutation(count)
+        elif name in RANGES:
+            feeds[name] = numbers.integers(*RANGES[name], shape)
+        elif feed["dtype"] == "float32":
+            feeds[name] = numbers.uniform(-1, 1, shape)
+        else:
+            feeds[name] = numbers.integers(0, count, shape)
+        feeds[name] = feeds[name].astype(feed["dtype"])
+        if feed["lod_level"]:
+            feeds[f"{name}.lod0"] = np.concatenate([[0], np.cumsum(lengths)]).astype("i8")
+    return feeds
+
+
+def parameters(program_diff, path, numbers):
+    """Random numbers for what optimizers update, and the vars that they update."""
+    message = program_diff.ProgramDesc()
+    with open(path, "rb") as f:
+        message.ParseFromString(f.read())
+    block = message.blocks[0]
+    dims = {v.name: list(v.type.lod_tensor.tensor.dims) for v in block.vars if v.type.HasField("lod_tensor")}
+    names = {a for op in block.ops for slot in op.inputs if slot.parameter == "Param" for a in slot.arguments}
+    return {n: numbers.uniform(-0.3, 0.3, dims[n]).astype("f4") for n in sorted(names)}
+
+
+def train_job(job):
+    """All roles in one process; and one process that gets the same batch as every trainer, where the job is synchronous."""
+    tools, config, work = job.tools, job.config, job.work
+    numbers = np.random.default_rng(job.plan["seed"])
+    params = parameters(job.judge.program_diff, f"{job.folder}/main.pb", numbers)
+    np.savez(f"{work}/init.npz", **params)
+    steps = [batches(config, numbers) for _ in range(config["steps"])]
+    np.savez(f"{work}/whole.npz", **{f"step{k}/{n}": v for k, feeds in enumerate(steps) for n, v in feeds.items()})
+    np.savez(f"{work}/parts.npz", **{f"t{t}/step{k}/{n}": v for t in range(config["call"]["trainers"]) for k, feeds in enumerate(steps) for n, v in feeds.items()})
+    common = ["--params", f"{work}/init.npz", "--steps", str(config["steps"]), "--fetch", config["loss"], "-q", "--force"]
+    status, said = tools.call("job", "run-program", "--cluster", "inproc", "--transpiled", job.out, "--feed-steps", f"{work}/parts.npz", *common, "--output", f"{work}/job_out.npz",
+                              "--save-persistables", f"{work}/job.npz", "--deadline-ms", "20000")
+    if status:
+        raise Finding("job", f"was transpiled, but ends with status {status}: {said[-500:]}")
+    have = load(f"{work}/job.npz")
+    for name in params:
+        if name not in have:
+            raise Finding("job", f"has no '{name}' at the end")
+        if not np.isfinite(have[name]).all():
+            raise Finding("job", f"'{name}' is not finite")
+    if not job.comparable(params):
+        return "ran"
+    one = ["--program", f"{job.folder}/main.pb", "--startup", f"{job.folder}/startup.pb", "--feed-steps", f"{work}/whole.npz", *common, "--threads", "1"]
+    tools.must("one process", "run-program", *one, "--output", f"{work}/one_out.npz", "--save-persistables", f"{work}/one.npz")
+    compare(job, params, load(f"{work}/one.npz"), have, load(f"{work}/one_out.npz"), load(f"{work}/job_out.npz"), bound_of(job, one, params))
+    return "equal"
+
+
+def bound_of(job, one, params):
+    """Fifty times what a start that is off by one part in ten million changes."""
+    noise = np.random.default_rng(7)
+    np.savez(f"{job.work}/moved.npz", **{n: (v * (1 + 1.2e-7 * noise.choice([-1, 1], v.shape))).astype("f4") for n, v in params.items()})
+    moved = [f"{job.work}/moved.npz" if w == f"{job.work}/init.npz" else w for w in one]
+    job.tools.must("one process", "run-program", *moved, "--output", f"{job.work}/noise_out.npz", "--save-persistables", f"{job.work}/noise.npz")
+    start, other = load(f"{job.work}/one.npz"), load(f"{job.work}/noise.npz")
+    grown = [off(other[n], v, 1e-2) for n, v in start.items() if v.dtype.kind == "f"]
+    return max(STEP_BOUND, 50 * max((g for g in grown if isinstance(g, float)), default=0.0))
+
+
+def compare(job, params, want, have, want_out, have_out, bound):
+    if bound > 2e-2:
+        return
+    for name, value in sorted(want.items()):
+        if value.dtype.kind != "f" or name not in have:
+            continue
+        error = off(have[name], value, 1e-2)
+        if isinstance(error, str) or not error <= bound:
+            raise Finding("job against one process", f"'{name}' {error if isinstance(error, str) else f'is off by {error:.1e}, at most {bound:.0e}'}")
+    for k in range(job.config["steps"]):
+        name = f"step{k}/{job.config['loss']}"
+        for t in range(job.config["call"]["trainers"]):
+            error = off(have_out[f"t{t}/{name}"], want_out[name], 1e-2)
+            if isinstance(error, str) or not error <= bound:
+                raise Finding("job against one process", f"loss 't{t}/{name}' {error if isinstance(error, str) else f'is off by {error:.1e}, at most {bound:.0e}'}")
+
+
+def check(tools, folder, work, judge):
+    """Runs every check of a job; raises the first finding. Returns what is to be counted."""
+    job = Job(tools, folder, work, judge)
+    original = job.config["outcome"]
+    status, said = job.transpile()
+    if status:
+        if status not in REFUSED or not said:
+            raise Finding("transpile", f"status {status}: {said[-300:]}")
+        if original == "ok":
+            return {"refused, taken by the original": 1, "differences": [said[-300:]]}
+        return {"refused by both": 1, "differences": []}
+    if original == "ok" and not job.corrected():
+        job.equal_programs()
+    emitted = job.emitted()
+    random.Random(job.plan["seed"]).shuffle(emitted)
+    for program in emitted[:4]:                                  # transpile-program verifies all of them itself
+        tools.must("verifier", "inspect-program", program, "--verify", "-q")
+    text_form_returns(tools, "text form", emitted[0], work)
+    programs = "taken, refused by the original" if original != "ok" else "corrected programs" if job.corrected() else "equal programs"
+    return {f"{programs}, job {train_job(job) if job.servers else 'without servers'}": 1,
+            "differences": [] if original == "ok" else [job.config["error"]["message"][:200]]}

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Random nets and random jobs, made with the original (paddlepaddle 2.6.2), against millrace.
+
+    run.py --seed 123 --oracle PYTHON            one net and one job of a seed; --kind net or job for one of them
+    run.py --seeds 0:1000 --oracle PYTHON        many; --shrink FOLDER stores every failing one, made small
+    run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
+    run.py --replay FOLDER                       stored cases; needs no original
+
+Further: --bin-dir (build/ci/tools), --shared (../shared), --jobs N, --keep FOLDER (files of failing seeds), --store FOLDER
+(passing seeds become cases, too), --json FILE. What is checked, and what is known to differ: docs/fidelity.md. Needs numpy and protobuf.
+Exit status: 0 nothing found, 1 findings, 2 nothing could be run.
+"""
+import argparse
+import collections
+import concurrent.futures
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.dont_write_bytecode = True
+
+import cases  # noqa: E402
+import check_job  # noqa: E402
+import check_net  # noqa: E402
+import plans  # noqa: E402
+import shrink  # noqa: E402
+from calls import Finding, Tools  # noqa: E402
+
+
+def make_oracle(folder):
+    """The original in a venv of its own; numpy 1, as it was built for."""
+    if not os.path.exists(f"{folder}/bin/python"):
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([f"{folder}/bin/python", "-m", "pip", "install", "--quiet", "paddlepaddle==2.6.2", "numpy<2", "setuptools"], check=True)
+
+
+class Oracle:
+    """A process that has imported the original; one for each thread of this one."""
+
+    def __init__(self, python, tools):
+        env = dict(os.environ, PYTHONHASHSEED="0", OMP_NUM_THREADS="1", GLOG_minloglevel="3", PYTHONDONTWRITEBYTECODE="1")
+        self.process = subprocess.Popen([python, "-W", "ignore", f"{HERE}/oracle.py", tools], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
+
+    def make(self, plan, out):
+        self.process.stdin.write(json.dumps(dict(plan=plan, out=out)) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the original's process has ended with status {self.process.wait()}")
+        return json.loads(line)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Runner:
+    def __init__(self, args):
+        self.args, self.tools, self.local = args, Tools(args.bin_dir, args.timeout), threading.local()
+        self.oracles, self.lock = [], threading.Lock()
+        sys.path.insert(0, f"{args.shared}/tools")
+        import check_transpiler
+        self.judge = check_transpiler
+
+    def oracle(self):
+        if not hasattr(self.local, "oracle"):
+            self.local.oracle = Oracle(self.args.oracle, f"{self.args.shared}/tools")
+            with self.lock:
+                self.oracles.append(self.local.oracle)
+        return self.local.oracle
+
+    def check(self, kind, folder, work):
+        """What is to be counted, or the finding."""
+        try:
+            return (check_job if kind == "job" else check_net).check(self.tools, folder, work, self.judge), None
+        except Finding as e:
+            return {}, e
+
+    def one_plan(self, kind, plan, keep=None):
+        """(answer of the original, counts, finding) of a plan; its files go to keep."""
+        with tempfile.TemporaryDirectory() as work:
+            folder = f"{work}/case"
+            reply = self.oracle().make(plan, folder)
+            counts, finding = {}, None
+            if os.path.exists(f"{folder}/config.json"):
+                os.makedirs(f"{work}/run")
+                counts, finding = self.check(kind, folder, f"{work}/run")
+                if keep:
+                    shutil.copytree(folder, keep, dirs_exist_ok=True)
+            return reply, counts, finding
+
+    def one_seed(self, kind, seed):
+        plan = plans.job_plan(seed) if kind == "job" else plans.net_plan(seed)
+        name = f"{kind}_{seed}"
+        reply, counts, finding = self.one_plan(kind, plan, f"{self.args.keep}/{name}" if self.args.keep else None)
+        if finding and self.args.shrink:
+            wanted = finding.kind()
+
+            def fails(less):
+                _, _, other = self.one_plan(kind, less)
+                return other is not None and other.kind() == wanted
+            small = shrink.shrink(plan, fails)
+            self.store(self.args.shrink, kind, name, small)
+        elif not finding and self.args.store and reply.get("usable"):
+            self.store(self.args.store, kind, name, plan)
+        return dict(name=name, reply=reply, counts=counts, finding=str(finding) if finding else "", kind=finding.kind() if finding else "")
+
+    def store(self, root, kind, name, plan):
+        with tempfile.TemporaryDirectory() as work:
+            self.oracle().make(plan, f"{work}/case")
+            os.makedirs(f"{root}/{kind}s", exist_ok=True)
+            cases.pack(f"{work}/case", f"{root}/{kind}s/{name}.tar.xz")
+
+
+def replay(args):
+    """Stored cases; each prints a line only if it fails."""
+    runner = Runner(args)
+    names = [(kind, name) for kind in ("net", "job") if os.path.isdir(f"{args.replay}/{kind}s") for name in cases.stored(f"{args.replay}/{kind}s")]
+
+    def one(item):
+        kind, name = item
+        with tempfile.TemporaryDirectory() as work:
+            cases.unpack(f"{args.replay}/{kind}s/{name}.tar.xz", f"{work}/case")
+            os.makedirs(f"{work}/run")
+            return name, runner.check(kind, f"{work}/case", f"{work}/run")[1]
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for name, finding in pool.map(one, names):
+            if finding:
+                failed += 1
+                print(f"{name}: {finding}", flush=True)
+    print(f"{len(names) - failed} passed, {failed} failed")
+    return 2 if not names else int(failed > 0)
+
+
+def summary(results, seconds):
+    counts, kinds, refusals = collections.Counter(), collections.Counter(), collections.Counter()
+    for result in results:
+        counts[result["name"].split("_")[0] + "s"] += 1
+        if not result["reply"].get("usable"):
+            refusals[(result["reply"].get("why") or result["reply"].get("reason"))[:100]] += 1
+        for key, n in result["counts"].items():
+            if key != "differences":
+                counts[f"{result['name'].split('_')[0]}: {key}"] += n
+        if result["finding"]:
+            kinds[result["kind"]] += 1
+    print(f"\n{seconds:.0f} s; " + ", ".join(f"{k} {v}" for k, v in sorted(counts.items())))
+    print(f"not usable, for the original fails or its numbers are chaotic: {sum(refusals.values())}")
+    for kind, n in kinds.most_common():
+        print(f"{n:5d}  {kind}")
+    bad = sum(1 for r in results if r["finding"])
+    print(f"{len(results) - bad} passed, {bad} failed")
+    return bad
+
+
+def run_seeds(args):
+    first, last = (args.seed, args.seed + 1) if args.seed is not None else (int(v) for v in args.seeds.split(":"))
+    runner, began, results = Runner(args), time.monotonic(), []
+    todo = [(kind, seed) for seed in range(first, last) for kind in (("net", "job") if args.kind == "both" else (args.kind,))]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for result in pool.map(lambda item: runner.one_seed(*item), todo):
+            results.append(result)
+            if result["finding"] or args.seed is not None:
+                print(f"{result['name']}: {result['finding'] or result['reply']} {result['counts'] if args.seed is not None else ''}", flush=True)
+    for oracle in runner.oracles:
+        oracle.close()
+    if args.json:
+        with open(args.json, "w", encoding="utf-8") as f:
+            json.dump(results, f, indent=1)
+    return int(summary(results, time.monotonic() - began) > 0)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--seed", type=int)
+    ap.add_argument("--seeds", metavar="A:B")
+    ap.add_argument("--kind", choices=["net", "job", "both"], default="both")
+    ap.add_argument("--oracle", metavar="PYTHON")
+    ap.add_argument("--make-oracle", metavar="FOLDER")
+    ap.add_argument("--replay", metavar="FOLDER")
+    ap.add_argument("--bin-dir", default="build/ci/tools")
+    ap.add_argument("--shared", default="../shared")
+    ap.add_argument("--jobs", type=int, default=2)
+    ap.add_argument("--timeout", type=float, default=60)
+    for name in ("--shrink", "--store", "--keep"):
+        ap.add_argument(name, metavar="FOLDER")
+    ap.add_argument("--json", metavar="FILE")
+    args = ap.parse_args()
+    args.shared, args.bin_dir = os.path.abspath(args.shared), os.path.abspath(args.bin_dir)
+    if args.make_oracle:
+        make_oracle(args.make_oracle)
+        return 0
+    if args.replay:
+        return replay(args)
+    if (args.seed is None) == (args.seeds is None) or not args.oracle:
+        ap.error("--seed N or --seeds A:B, with --oracle; or --replay, or --make-oracle")
+    return run_seeds(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+#include "tools/run/float64_run.h"
+
+#include "executor/gradients/float64.h"
+#include "framework/base/errors.h"
+#include "tools/run/gpu.h"
+#include "tools/run/parallel.h"
+
+namespace millrace::tools {
+namespace {
+
+bool in_double(const RunOptions& options) {
+  return options.precision == "f64";
+}
+
+}  // namespace
+
+Status check_float64_run(const RunOptions& options) {
+  if (!in_double(options)) return Ok();
+  MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+  const std::pair<bool, const char*> refused[] = {
+      {!options.ps.cluster.empty() || !options.ps.role.empty(), "parameter servers"},
+      {wants_gpu(options), "--devices gpu"},
+      {devices > 1, "several devices"},
+      {!options.data.empty() || !options.files.empty(), "--data or --files"},
+      {!options.save_params.empty() || !options.save_model.empty() || options.save_every > 0,
+       "checkpoints and models, which hold what the program declares"},
+      {!options.resume.empty(), "--resume"},
+      {!options.batch.empty(), "--batch"},
+  };
+  for (const auto& [given, name] : refused) {
+    if (given)
+      return Unimplemented("--precision f64 with {}: it is for one device and fed values", name);
+  }
+  return Ok();
+}
+
+Status widen_feeds(const RunOptions& options, executor::NamedValues& feeds) {
+  if (!in_double(options)) return Ok();
+  for (auto& [name, value] : feeds) {
+    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
+    value = std::move(wide);
+  }
+  return Ok();
+}
+
+Status widen_session(const RunOptions& options, const ops::OpRegistry& registry, Session& session) {
+  if (!in_double(options)) return Ok();
+  executor::declare_in_float64(registry, *session.read);
+  for (const std::string& name : session.scope->names()) {
+    Value& value = session.scope->local(name);
+    if (!value.initialized()) continue;
+    MILLRACE_ASSIGN_OR_RETURN(Value wide, executor::in_float64(value));
+    value = std::move(wide);
+  }
+  return Ok();
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,157 @@
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/STLFunctionalExtras.h>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "framework/op_attrs.h"
+#include "transpiler/upgrade/upgrade.h"
+
+namespace millrace::transpiler {
+namespace {
+
+// The successor writes a second output, 0 and the dims of X, from which its gradient takes the
+// shape. Without it the older gradient read X itself.
+struct ShapeKeeper {
+  llvm::StringRef type;
+  llvm::StringRef successor;
+};
+
+constexpr ShapeKeeper kShapeKeepers[] = {
+    {"reshape", "reshape2"},     {"transpose", "transpose2"}, {"squeeze", "squeeze2"},
+    {"unsqueeze", "unsqueeze2"}, {"flatten", "flatten2"},
+};
+
+const ShapeKeeper* keeper_of(llvm::StringRef type) {
+  const auto* const found =
+      llvm::find_if(kShapeKeepers, [&](const ShapeKeeper& entry) { return entry.type == type; });
+  return found == std::end(kShapeKeepers) ? nullptr : found;
+}
+
+// XShape is named after Out, which both the forward and the gradient op know.
+std::string xshape_name(llvm::StringRef out) {
+  return names::upgraded(out, "xshape");
+}
+
+void declare_xshape(Block& block, const std::string& name, const Var* x) {
+  Dims dims{0};
+  if (x != nullptr) dims.append(x->dims().begin(), x->dims().end());
+  block.declare(name, VarSpec::tensor(x == nullptr ? DType::kFloat32 : x->dtype(), dims));
+}
+
+void keep_shape(Op& op, const ShapeKeeper& entry) {
+  const std::string out = op.first_output("Out").str();
+  const std::string xshape = xshape_name(out);
+  declare_xshape(op.block(), xshape, op.block().find_var_recursive(op.first_input("X")));
+  op.set_type(entry.successor);
+  op.set_output("XShape", xshape);
+}
+
+// The gradient op of `out`'s op, which takes the shape from XShape instead of X.
+Status keep_shape_in_gradient(Op& op, const ShapeKeeper& entry) {
+  const llvm::StringRef gradient = op.first_input("Out@GRAD");
+  llvm::StringRef out = op.first_input("Out");
+  if (out.empty()) out = gradient.take_front(gradient.find("@GRAD"));
+  const std::string xshape = xshape_name(out);
+  const Var* const declared = op.block().find_var_recursive(xshape);
+  if (out.empty() || declared == nullptr)
+    return Unimplemented("{}: no op {} of the program writes '{}', whose shape it needs",
+                         op.type().str(), entry.successor.str(), out.str())
+        .at(op.location());
+  op.remove_input("X");
+  op.remove_input("Out");
+  op.set_input("XShape", xshape);
+  op.set_type((entry.successor + "_grad").str());
+  return Ok();
+}
+
+// A tensor that an op inserted before `op` writes, declared like `like` but for its dims.
+std::string inner_result(Op& op, llvm::StringRef suffix, llvm::ArrayRef<int64_t> dims,
+                         llvm::StringRef like) {
+  Block& block = op.block();
+  std::string name = names::upgraded(op.first_output("Out"), suffix);
+  if (const Var* const var = block.find_var_recursive(like)) {
+    VarSpec spec = var->spec();
+    spec.persistable.reset();
+    spec.is_parameter.reset();
+    spec.dims.assign(dims.begin(), dims.end());
+    block.declare(name, std::move(spec));
+  }
+  return name;
+}
+
+// one_hot replaces the last dim of X, which is 1; one_hot_v2 adds a dim.
+bool upgrade_one_hot(Op& op) {
+  Block& block = op.block();
+  const std::string ids = op.first_input("X").str();
+  const Var* const var = block.find_var_recursive(ids);
+  Dims dims;
+  if (var != nullptr && !var->dims().empty())
+    dims.assign(var->dims().begin(), var->dims().end() - 1);
+  const std::string flat = inner_result(op, "ids", dims, ids);
+  Op& squeeze = block.insert_before(&op, "squeeze2");
+  squeeze.set_input("X", ids).set_output("Out", flat).set_output("XShape", xshape_name(flat));
+  squeeze.set_attr("axes", AttrValue::of_ints({-1}));
+  if (const AttrValue* const role = op.find_attr("op_role")) squeeze.set_attr("op_role", *role);
+  declare_xshape(block, xshape_name(flat), var);
+  op.set_input("X", flat);
+  op.set_type("one_hot_v2");
+  return true;
+}
+
+bool upgrade_diag(Op& op) {
+  const std::string x = op.first_input("Diagonal").str();
+  op.remove_input("Diagonal");
+  op.set_input("X", x).set_int("offset", 0).set_float("padding_value", 0);
+  op.set_type("diag_v2");
+  return true;
+}
+
+// expand_as tiles; expand_as_v2 repeats dims of 1 only, which is the same where X has no others.
+StatusOr<bool> upgrade_expand_as(Op& op) {
+  const Var* const x = op.block().find_var_recursive(op.first_input("X"));
+  const Var* const target = op.block().find_var_recursive(op.first_input("target_tensor"));
+  if (x == nullptr || target == nullptr || x->dims().size() != target->dims().size()) return false;
+  for (size_t i = 0; i < x->dims().size(); ++i) {
+    const int64_t size = x->dims()[i];
+    if (size != 1 && (size < 0 || size != target->dims()[i])) return false;
+  }
+  const std::string like = op.first_input("target_tensor").str();
+  op.remove_input("target_tensor");
+  op.set_input("Y", like);
+  op.set_attr("target_shape", AttrValue::of_ints({target->dims().begin(), target->dims().end()}));
+  op.set_type("expand_as_v2");
+  return true;
+}
+
+StatusOr<bool> upgrade_one_type(Op& op) {
+  if (const ShapeKeeper* const entry = keeper_of(op.type())) {
+    keep_shape(op, *entry);
+    return true;
+  }
+  llvm::StringRef forward = op.type();
+  if (forward.consume_back("_grad")) {
+    const ShapeKeeper* const entry = keeper_of(forward);
+    if (entry == nullptr) return false;
+    MILLRACE_RETURN_IF_ERROR(keep_shape_in_gradient(op, *entry));
+    return true;
+  }
+  if (op.type() == "one_hot" && op.input("depth_tensor").empty()) return upgrade_one_hot(op);
+  if (op.type() == "diag") return upgrade_diag(op);
+  if (op.type() == "expand_as") return upgrade_expand_as(op);
+  return false;
+}
+
+}  // namespace
+
+StatusOr<bool> upgrade_op_types(Program& program, PassContext& /*context*/) {
+  bool changed = false;
+  for (Block& block : program.blocks()) {
+    for (Op* const op : block.op_vector()) {
+      MILLRACE_ASSIGN_OR_RETURN(const bool one, upgrade_one_type(*op));
+      changed |= one;
+    }
+  }
+  return changed;
+}
+
+}  // namespace millrace::transpiler
