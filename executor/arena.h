@@ -44,7 +44,7 @@ class Arena {
   /// kept.
   void keep(int32_t index, Value* const* table);
 
-  /// Lets go of what a table entry holds, before a step that is to make it anew. Its place in
+  /// Lets go of what a table entry holds, before a step that is to make it again. Its place in
   /// planned memory stays, so that this costs no allocation.
   void forget(int32_t index, Tensor& tensor);
 

@@ -67,7 +67,7 @@ class BlockRunner {
   Binding binding(Scope& scope) const;
   /// After bind(): drops what an earlier run left in the scope and the next run might take for its
   /// own: values that may be read before they are written, arrays, what control ops yield. A run
-  /// behind this finds the scope as a first run does.
+  /// after this finds the scope as a first run does.
   /// \param lasts  says of a value that it stays; null: none does
   void forget_last_run(Lasts lasts = nullptr);
   /// Runs all ops in the scope of a binding of this runner; what bind() has set stays.

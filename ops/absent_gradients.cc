@@ -41,7 +41,7 @@ void check_recurrence(const Op& op, std::vector<Status>& lost) {
                        after[k],
                        overwritten
                            ? "another op of the step reads the state (hand it on by an assign)"
-                           : "no op behind the recurrence reads this output (use it, or leave it "
+                           : "no op after the recurrence reads this output (use it, or leave it "
                              "out of the outputs)")
             .at(std::move(where)));
   }

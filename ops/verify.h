@@ -25,6 +25,9 @@ struct VerifyOptions {
   bool allow_network = true;
   /// Ops that call code of the host language are accepted (no build runs them).
   bool allow_host_code = true;
+  /// What only programs of older releases have, and upgrade-program rewrites, is a warning instead
+  /// of an error (rules attr-renamed and old-formula). Such a program must not be run.
+  bool allow_old_forms = false;
   /// Findings kept; further ones are counted.
   size_t max_findings = 10000;
 };

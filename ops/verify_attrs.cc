@@ -3,7 +3,7 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
-#include "ops/renamed_attrs.h"
+#include "ops/old_forms.h"
 #include "ops/verify_context.h"
 
 namespace millrace::ops::verify {
@@ -106,12 +106,18 @@ class AttrChecker {
     for (const RenamedAttr& entry : renamed_attrs()) {
       if (!is_op_or_gradient(view_.op.type(), entry.op)) continue;
       if (!view_.op.has_attr(entry.from) || view_.op.has_attr(entry.to)) continue;
-      context_.error(view_, "attr-renamed",
-                     InvalidProgram("attribute '{}' is called '{}' since release 2.0",
-                                    text(entry.from), text(entry.to))
-                         .with_hint("transpile-program --verify=false --passes upgrade-program"),
-                     at_attr(entry.from));
+      old_form("attr-renamed", entry.from,
+               InvalidProgram("attribute '{}' is called '{}' since release 2.0", text(entry.from),
+                              text(entry.to)));
     }
+  }
+
+  // check_renamed() tells of it.
+  bool has_old_name(llvm::StringRef attr) const {
+    return llvm::any_of(renamed_attrs(), [&](const RenamedAttr& entry) {
+      return entry.to == attr && is_op_or_gradient(view_.op.type(), entry.op) &&
+             view_.op.has_attr(entry.from);
+    });
   }
 
   // Release 2.0 changed the formulas of two ops for unusual attributes. What a program stamped with
@@ -126,12 +132,20 @@ class AttrChecker {
     const llvm::StringRef name = leaky ? "alpha" : "threshold";
     const float value = get_attr_or<float>(view_.op, name, 0.5F);
     if (value >= 0 && (!leaky || value <= 1)) return;
-    context_.error(view_, "old-formula",
-                   InvalidProgram("{} with {} {} means something else in release {} of the program "
-                                  "than since release 2.0",
-                                  text(type), text(name), value, release)
-                       .with_hint("transpile-program --verify=false --passes upgrade-program"),
-                   at_attr(name));
+    old_form("old-formula", name,
+             InvalidProgram("{} with {} {} means something else in release {} of the program "
+                            "than since release 2.0",
+                            text(type), text(name), value, release));
+  }
+
+  // What upgrade-program rewrites.
+  void old_form(std::string_view rule, llvm::StringRef attr, Status status) {
+    status = std::move(status).with_hint("transpile-program --passes upgrade-program");
+    if (context_.options.allow_old_forms) {
+      context_.warning(view_, rule, std::move(status), at_attr(attr));
+    } else {
+      context_.error(view_, rule, std::move(status), at_attr(attr));
+    }
   }
 
   void without_value(const Attr& attr, bool in_schema) {
@@ -150,6 +164,14 @@ class AttrChecker {
     if (from_var && !from_none) return;  // value comes at run time
     if (attr.value.kind() != def.kind) {
       if (!attr_kind_converts(attr.value.kind(), def.kind)) {
+        const llvm::StringRef type = view_.op.type();
+        if (is_old_kind(type, name_of(attr), attr.value.kind())) {
+          old_form("attr-type", name_of(attr),
+                   InvalidProgram("attribute '{}' is a {} since release 2.0 (found {})",
+                                  text(name_of(attr)), attr_kind_name(def.kind),
+                                  attr_kind_name(attr.value.kind())));
+          return;
+        }
         error("attr-type", attr,
               InvalidProgram("attribute '{}' has the wrong type (expected {}, found {})",
                              text(name_of(attr)), attr_kind_name(def.kind),
@@ -204,7 +226,7 @@ class AttrChecker {
   void check_required() {
     if (view_.type.def == nullptr) return;
     for (const AttrDef& def : view_.type.def->attrs()) {
-      if (def.fallback || view_.op.has_attr(def.name)) continue;
+      if (def.fallback || view_.op.has_attr(def.name) || has_old_name(def.name)) continue;
       context_.error(view_, "attr-missing",
                      InvalidProgram("attribute '{}' is missing (expected {})", text(def.name),
                                     attr_kind_name(def.kind)),

@@ -5,6 +5,7 @@
 #include "framework/base/errors.h"
 #include "framework/base/text.h"
 #include "ops/absent_gradients.h"
+#include "ops/old_forms.h"
 #include "ops/verify_context.h"
 
 namespace millrace::ops::verify {
@@ -135,9 +136,19 @@ class SideChecker {
         context_.warning(view_, "slot-unknown", std::move(status), std::move(where));
       return;
     }
+    if (context_.options.allow_old_forms && is_withdrawn(name)) {
+      context_.warning(view_, "slot-unknown", std::move(status), std::move(where));
+      return;
+    }
     const std::string near = nearest_slot(defs, name);
     if (!near.empty()) status = std::move(status).with_hint("did you mean '" + near + "'?");
     context_.error(view_, "slot-unknown", std::move(status), std::move(where));
+  }
+
+  bool is_withdrawn(llvm::StringRef slot) const {
+    return is_output_ && llvm::any_of(withdrawn_outputs(), [&](const WithdrawnOutput& entry) {
+             return entry.op == view_.op.type() && entry.slot == slot;
+           });
   }
 
   void check_arguments(const Slot& slot) {

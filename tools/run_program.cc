@@ -46,8 +46,8 @@ int millrace::tools::run_program(int argc, char** argv) {
              .exit_codes = {{0, "done"},
                             {4, "an op failed while running"},
                             {5, "another process was lost, or did not come in time"},
-                            {130, "interrupted (SIGINT) behind a step"},
-                            {143, "terminated (SIGTERM) behind a step"}},
+                            {130, "interrupted (SIGINT) after a step"},
+                            {143, "terminated (SIGTERM) after a step"}},
              .notes = {}});
   RunOptions options;
   add_run_options(tool, options);

@@ -46,6 +46,9 @@ class Pass {
   /// changes one and returns false is caught. Errors: the place in the program; the pass manager
   /// adds the pass. After an error the program is unspecified.
   virtual StatusOr<bool> run(Program& program, PassContext& context) = 0;
+  /// True for passes whose input may have the forms of older releases, which other passes would
+  /// misread; such a pass may leave some of them for the next one.
+  [[nodiscard]] virtual bool takes_old_forms() const { return false; }
 };
 
 /// Makes a pass from its checked options. Errors: kInvalidArgument for what types cannot say, such

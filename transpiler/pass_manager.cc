@@ -33,12 +33,14 @@ State state_of_pass_manager(const Program& program, const PassContext& context) 
   return {fingerprint(program), context.startup == nullptr ? 0 : fingerprint(*context.startup)};
 }
 
-Status verify(const Program& program, const PassContext& context,
+Status verify(const Program& program, const PassContext& context, bool may_be_old,
               const PassManagerOptions& options) {
-  if (!options.verify) return Ok();
-  MILLRACE_RETURN_IF_ERROR(options.verify(program));
+  const bool old_forms = may_be_old && options.verify_old_forms;
+  const auto& check = old_forms ? options.verify_old_forms : options.verify;
+  if (!check) return Ok();
+  MILLRACE_RETURN_IF_ERROR(check(program));
   if (context.startup == nullptr) return Ok();
-  return options.verify(*context.startup).with_note("in the startup program");
+  return check(*context.startup).with_note("in the startup program");
 }
 
 // The input verified, so what does not verify now is the pass's fault, not the user's.
@@ -123,7 +125,7 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
     return Internal("pass '{}' changed the program and says that it did not", record.pass);
   }
   if (record.changed) {
-    const Status finding = verify(program, context, options);
+    const Status finding = verify(program, context, pass.takes_old_forms(), options);
     if (!finding.ok()) return blame_pass(finding, pass.name());
   }
   event.changed = record.changed;
@@ -136,11 +138,20 @@ StatusOr<PassRecord> PassManager::run_pass(size_t index, Program& program, PassC
 
 StatusOr<PipelineReport> PassManager::run(Program& program, PassContext& context,
                                           const PassManagerOptions& options) const {
+  bool may_be_old = !passes_.empty() && passes_.front()->takes_old_forms();
   MILLRACE_RETURN_IF_ERROR(
-      verify(program, context, options)
+      verify(program, context, may_be_old, options)
           .with_note("before the first pass of '" + pipeline_.to_string() + "'"));
   PipelineReport report;
   for (size_t i = 0; i < passes_.size(); ++i) {
+    // What was left for another pass of upgrade-program must be gone by now.
+    if (may_be_old && !passes_[i]->takes_old_forms()) {
+      may_be_old = false;
+      MILLRACE_RETURN_IF_ERROR(
+          verify(program, context, may_be_old, options)
+              .with_note(fmt::format("before pass '{}' of '{}'", pipeline_.steps[i].pass,
+                                     pipeline_.to_string())));
+    }
     StatusOr<PassRecord> record = run_pass(i, program, context, options);
     if (!record.ok()) {
       const Status status = std::move(record).status().with_note(

@@ -43,6 +43,8 @@ struct PassManagerOptions {
   /// Checks a program; empty: no checks. It runs on the input, where a finding is the input's
   /// fault, and after each pass that changed something, where it is the pass's (kInternal).
   std::function<Status(const Program&)> verify;
+  /// The same for what passes with takes_old_forms() get and leave; empty: verify.
+  std::function<Status(const Program&)> verify_old_forms;
   /// Compares fingerprints before and after each pass; a change that a pass denies is kInternal.
   bool check_changes = true;
   /// Called in order; not owned.

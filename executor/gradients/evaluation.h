@@ -12,7 +12,7 @@
 namespace millrace::executor {
 
 /// A prepared program whose runs all start from the same state: persistable vars that the program
-/// changes get their values back after each run, and random numbers begin anew.
+/// changes get their values back after each run, and random numbers begin again.
 class Evaluation {
  public:
   /// \param scope  holds the persistable vars; must outlive the evaluation

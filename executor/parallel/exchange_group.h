@@ -134,7 +134,7 @@ class ExchangeGroup {
   int spins_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::byte> joined_;  ///< parts of an exchange one behind the other; of device 0
+  std::vector<std::byte> joined_;  ///< parts of an exchange one after the other; of device 0
   Status error_;                   ///< of a combination; guarded by mutex_
   int running_ = 0;                ///< guarded by mutex_
 };

@@ -78,7 +78,7 @@ Tensor Tensor::share() const {
   view.numel_ = numel_;
   view.data_ = data_;
   view.owner_ = owner_;
-  // a view of memory without owner cannot know who else looks at it: it never writes anew into it
+  // a view of memory without owner cannot know who else looks at it: it never writes again into it
   if (owner_.use_count() > 0) view.capacity_ = capacity_;
   view.layout_ = layout_;
   view.lod_ = lod_;

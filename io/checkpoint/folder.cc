@@ -126,7 +126,7 @@ Status none_can_be_loaded(const std::string& root, const std::vector<Status>& sk
   if (skipped.empty()) return NotFound("there is no checkpoint").in_file(root);
   Status none = InvalidData("none of the {} checkpoints can be loaded", skipped.size())
                     .in_file(root)
-                    .with_hint("to begin anew, move the folder away or name another one");
+                    .with_hint("to begin again, move the folder away or name another one");
   for (const Status& status : skipped)
     none = std::move(none).with_note(status.location().to_string() + ": " + status.message());
   return none;

@@ -110,7 +110,7 @@ class SpreadCheckpoint::Exchange {
     return rounds;
   }
 
-  // The next blocks for each rank, one behind the other.
+  // The next blocks for each rank, one after the other.
   Status fill(std::vector<std::string>& to) {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       std::vector<Place>& places = asked_[rank];

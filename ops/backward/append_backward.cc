@@ -196,7 +196,8 @@ class Backward {
   }
 
   // True for a var that has a value when the loop begins, which the loop overwrites without reading
-  // it: the gradient of that value is not the one that comes from behind. The original hands it on.
+  // it: the gradient of that value is not the one that comes from the ops after it. The original
+  // hands it on.
   static bool starts_before(const Op& loop, llvm::StringRef name) {
     const Var* const var = loop.block().find_var(name);
     const Op* const writer = loop.block().first_writer(name);
@@ -262,7 +263,7 @@ class Backward {
 
   // Gradients that exist in the sub-block of an op before any op in it has run. What a loop takes
   // and gives goes from step to step, so an op of the body may read it that stands before its
-  // writer; and the state of a recurrence has the gradient that the step behind it has left. The
+  // writer; and the state of a recurrence has the gradient that the step after it has left. The
   // original knows the first only one block deep.
   static Names carried_into(const Op& op, Names from_outside) {
     const auto inside = get_attr_or<std::vector<std::string>>(op, "original_output_grad", {});
@@ -285,7 +286,7 @@ class Backward {
     const Names inside = carried_into(op, carried);
     declare_grads(block, inside);
     if (op.type() != "recurrent_grad") return;
-    // what the step behind leaves lands in a var of the step itself
+    // what the step after it leaves lands in a var of the step itself
     for (const std::string& name : inside) {
       if (!carried.contains(name) && !is_visible(block, name) && !block.readers_of(name).empty())
         declare_like_forward(block, name);

@@ -103,7 +103,7 @@ class PathFinder {
   StatusOr<OpPath> inner_path(const Op& op, int32_t index, Names targets) {
     Program& program = block_.program();
     if (static_cast<size_t>(index) >= program.block_count() || index <= block_.index()) {
-      return InvalidProgram("'sub_block' is {}, expected a block behind {}, of {} blocks", index,
+      return InvalidProgram("'sub_block' is {}, expected a block after {}, of {} blocks", index,
                             block_.index(), program.block_count())
           .at(op.location());
     }

@@ -67,8 +67,8 @@ class Summing {
     const auto [found, is_new] = writers_.try_emplace(name);
     Writers& writers = found->second;
     if (is_new) order_.push_back(name);
-    // A loop changes what came from behind it, which is then no part of its own. Where nothing
-    // came, what it gives is the first part; the original loses that to the next writer.
+    // A loop changes what came from the ops after it, which is then no part of its own. Where
+    // nothing came, what it gives is the first part; the original loses that to the next writer.
     if (ops_[writer].reads(name) && !writers.names.empty()) return;
     if (writers.names.empty()) {
       writers.names = {name};

@@ -228,7 +228,7 @@ void add_trees(OpRegistry& registry) {
           .doc("for each leaf the nodes on its path through a tree, and others of their layers")
           .input("X", "leaves [rows, 1]")
           .input("Travel", "node in each layer on the path to a leaf [leaves, layers]; 0: none")
-          .input("Layer", "nodes of all layers, one behind the other [nodes, 1]")
+          .input("Layer", "nodes of all layers, one after the other [nodes, 1]")
           .output("Out", "for each layer the right node and those that were drawn")
           .output("Labels", "1 for the right node, else 0", Arity::kOptional)
           .output("Mask", "0 where there is no node, else 1")
@@ -254,7 +254,7 @@ void add_recommendation_ops(OpRegistry& registry) {
           .input("RankParam", "[MaxRank * MaxRank * width, columns]")
           .intermediate("InputHelp", "rows of the partners side by side")
           .output("Out", "[rows, columns]")
-          .intermediate("InsRank", "own rank of each row, -1 behind the last")
+          .intermediate("InsRank", "own rank of each row, -1 after the last")
           .attr("MaxRank", 3, "largest rank")
           .range(1)
           .attr("MaxSize", 0, "least number of rows of InputHelp and InsRank")
@@ -281,7 +281,7 @@ void add_recommendation_ops(OpRegistry& registry) {
                  {}}));
   OpDef conv("var_conv_2d");
   conv.doc("convolution of images of different sizes, zeros around them")
-      .input("X", "images one behind the other [elements, 1], each [InputChannel, height, width]")
+      .input("X", "images one after the other [elements, 1], each [InputChannel, height, width]")
       .input("ROW", "its LoD has the heights")
       .input("COLUMN", "its LoD has the widths")
       .input("W", "[OutputChannel, InputChannel * KernelH * KernelW]")

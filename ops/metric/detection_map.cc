@@ -34,7 +34,7 @@ OpDef detection_map() {
       .doc("mean average precision of detected boxes, over this batch and those counted before")
       .input("DetectRes", "[boxes, 6]: class, score, corners between 0 and 1; one LoD level")
       .input("Label", "[objects, 5 or 6]: class, whether it is difficult (of 6), corners; LoD")
-      .input("HasState", "int32 [1]; 0: counting begins anew", Arity::kOptional)
+      .input("HasState", "int32 [1]; 0: counting begins again", Arity::kOptional)
       .input("PosCount", "int32 [classes, 1]; objects so far", Arity::kOptional)
       .input("TruePos", "[n, 2]: score, 1 for a hit; LoD of classes", Arity::kOptional)
       .input("FalsePos", "[n, 2]: score, 1 for a miss; LoD of classes", Arity::kOptional)

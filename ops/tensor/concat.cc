@@ -25,7 +25,7 @@ Status append(const InferContext& ctx, const VarMeta& x, size_t index, size_t ax
   return Ok();
 }
 
-// Sequences of rows one behind the other: the offsets of each operand follow those before. Operands
+// Sequences of rows one after the other: the offsets of each operand follow those before. Operands
 // without LoD leave that of the first.
 StatusOr<Lod> joined_lod(const InferContext& ctx, size_t count) {
   const Lod& first = ctx.input("X").lod;
@@ -77,7 +77,7 @@ Status infer_concat(InferContext& ctx) {
 
 OpDef concat() {
   return OpDef("concat")
-      .doc("the operands one behind the other along a dim")
+      .doc("the operands one after the other along a dim")
       .input("X", "the same shape except along axis", Arity::kMany)
       .input("AxisTensor", "one element; replaces the attribute", Arity::kOptional)
       .output("Out", "shape of the operands, the sum along axis")

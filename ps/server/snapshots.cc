@@ -69,7 +69,7 @@ StatusOr<bool> Snapshots::restore(int64_t& applied) {
   if (!last.ok() && last.status().code() == StatusCode::kNotFound) {
     MILLRACE_ASSIGN_OR_RETURN(const auto unfinished, io::list_checkpoints(root_));
     if (!unfinished.empty())
-      core_.log(fmt::format("there is no finished snapshot in {}: begins anew", root_));
+      core_.log(fmt::format("there is no finished snapshot in {}: begins again", root_));
     return false;
   }
   if (!last.ok()) return std::move(last).status().with_note("while taking up a snapshot");

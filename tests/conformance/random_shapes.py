@@ -3,7 +3,7 @@
 
     random_shapes.py --bin build/ci/tools/run-program --shared ../shared [--seed N] [--rounds N] [--only op,op] [--json FILE] [-v]
 
-The cases of the operator references, and those of tests/data/ops, are drawn anew (random_cases.py) and run as they are. What they give is compared
+The cases of the operator references, and those of tests/data/ops, are drawn again (random_cases.py) and run as they are. What they give is compared
  - with the op in float64, whose kernels are plain loops (cases of integers only: with one thread against two),
  - with a reference in numpy where plain_ops.py has one,
  - their gradients, in float64, with finite differences through the forward op along random directions.

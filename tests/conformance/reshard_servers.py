@@ -95,7 +95,7 @@ class Job:
 
 
 def joined(np, parts, divided):
-    """The rows of one feed of all trainers, one behind the other."""
+    """The rows of one feed of all trainers, one after the other."""
     return np.concatenate(parts) / np.asarray(len(parts), parts[0].dtype) if divided else np.concatenate(parts)
 
 

@@ -168,8 +168,8 @@ def compare(job, params, want, have, want_out, have_out, bound):
                 raise Finding("job against one process", f"loss 't{t}/{name}' {error if isinstance(error, str) else f'is off by {error:.1e}, at most {bound:.0e}'}")
 
 
-def check(tools, folder, work, judge):
-    """Runs every check of a job; raises the first finding. Returns what is to be counted."""
+def check(tools, folder, work, judge, train=True):
+    """Runs every check of a job, but its training only if asked for; raises the first finding. Returns what is to be counted."""
     job = Job(tools, folder, work, judge)
     original = job.config["outcome"]
     status, said = job.transpile()
@@ -187,5 +187,6 @@ def check(tools, folder, work, judge):
         tools.must("verifier", "inspect-program", program, "--verify", "-q")
     text_form_returns(tools, "text form", emitted[0], work)
     programs = "taken, refused by the original" if original != "ok" else "corrected programs" if job.corrected() else "equal programs"
-    return {f"{programs}, job {train_job(job) if job.servers else 'without servers'}": 1,
+    trained = "without servers" if not job.servers else train_job(job) if train else "not run"
+    return {f"{programs}, job {trained}": 1,
             "differences": [] if original == "ok" else [job.config["error"]["message"][:200]]}

@@ -6,8 +6,8 @@
     run.py --make-oracle FOLDER                  an interpreter with the original, for --oracle: FOLDER/bin/python
     run.py --replay FOLDER                       stored cases; needs no original
 
-Further: --bin-dir (build/ci/tools), --shared (../shared), --jobs N, --keep FOLDER (files of failing seeds), --store FOLDER
-(passing seeds become cases, too), --json FILE. What is checked, and what is known to differ: docs/fidelity.md. Needs numpy and protobuf.
+Further: --programs-only (jobs are transpiled and compared, but not trained), --bin-dir (build/ci/tools), --shared (../shared), --jobs N,
+--keep FOLDER (files of failing seeds), --store FOLDER (passing seeds become cases, too), --json FILE. What is checked, and what is known to differ: docs/fidelity.md. Needs numpy and protobuf.
 Exit status: 0 nothing found, 1 findings, 2 nothing could be run.
 """
 import argparse
@@ -79,7 +79,9 @@ class Runner:
     def check(self, kind, folder, work):
         """What is to be counted, or the finding."""
         try:
-            return (check_job if kind == "job" else check_net).check(self.tools, folder, work, self.judge), None
+            if kind == "job":
+                return check_job.check(self.tools, folder, work, self.judge, train=not self.args.programs_only), None
+            return check_net.check(self.tools, folder, work, self.judge), None
         except Finding as e:
             return {}, e
 
@@ -182,6 +184,7 @@ def main():
     ap.add_argument("--seed", type=int)
     ap.add_argument("--seeds", metavar="A:B")
     ap.add_argument("--kind", choices=["net", "job", "both"], default="both")
+    ap.add_argument("--programs-only", action="store_true", help="jobs are transpiled and compared, but not trained")
     ap.add_argument("--oracle", metavar="PYTHON")
     ap.add_argument("--make-oracle", metavar="FOLDER")
     ap.add_argument("--replay", metavar="FOLDER")

@@ -3,7 +3,7 @@
 
     tests/faults/kill_saves.py --bin-dir build/dev/tools [--rounds 100] [--seed N] [--json FILE]
 
-A run saves after every step and is started anew with --resume auto each time; one that has come to its end begins anew. After every kill all complete checkpoints of
+A run saves after every step and is started anew with --resume auto each time; one that has come to its end begins again. After every kill all complete checkpoints of
 the folder must verify, and the newest must not be older than the one before. In the end the run is left alone: what it has
 must equal, bit by bit, what a run has that was never killed. Then its checkpoint is cut anew, with a kill at each point of that. Exit status: 0 all well, 1 not.
 """

@@ -220,7 +220,7 @@ TEST(SegmentPool, GradientsAgreeWithFiniteDifferences) {
 TEST(SegmentPool, RefusesIdsThatFall) {
   RunOp op("segment_pool");
   op.in("X", {3, 1}, {1, 2, 3}).in("SegmentIds", {3}, {0, 2, 1}, kI32).out("Out");
-  EXPECT_THAT(op.run_text(), HasSubstr("SegmentIds has 1 behind 2 at 2"));
+  EXPECT_THAT(op.run_text(), HasSubstr("SegmentIds has 1 after 2 at 2"));
 }
 
 TEST(Bernoulli, RefusesWhatIsNoProbability) {

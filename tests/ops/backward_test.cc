@@ -228,7 +228,7 @@ TEST(AbsentGradientTest, IsTakenAsAbsent) {
   const std::vector<Status> lost = lost_state_gradients(**program);
   ASSERT_EQ(lost.size(), 1U);
   EXPECT_EQ(lost[0].location().op_type, "recurrent_grad");
-  EXPECT_THAT(lost[0].message(), HasSubstr("no op behind the recurrence reads this output"));
+  EXPECT_THAT(lost[0].message(), HasSubstr("no op after the recurrence reads this output"));
   VerifyOptions options;
   options.lint = true;
   const auto findings = verify_program(*registry, **program, options);

@@ -11,7 +11,7 @@ A row of the table says who sees the attribute:
     {"none": REASON}                               it has no effect
 
 First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the table must be the same.
-Then every flip is run, and every source is looked at. --search finds anew what the table says and writes it.
+Then every flip is run, and every source is looked at. --search finds again what the table says and writes it.
 Exit status: 0 all hold, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse

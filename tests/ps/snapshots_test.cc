@@ -7,8 +7,8 @@
 
 #include "tests/ps/server_fixture.h"
 
-// What a server makes of a folder of snapshots: it goes on from a good one, begins anew where there
-// never was one, and refuses to lose what damaged ones held.
+// What a server makes of a folder of snapshots: it goes on from a good one, begins again where
+// there never was one, and refuses to lose what damaged ones held.
 
 namespace millrace::ps {
 namespace {

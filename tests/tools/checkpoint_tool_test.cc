@@ -309,7 +309,7 @@ block 0 {
     trained(" --shuffle false --epochs 2" + again, 6);
     EXPECT_EQ(run(compare).code, 1);
     EXPECT_THAT(trained(" --epochs 2 --resume auto", 5, devices == "cpu:1" ? "cpu:2" : "cpu:1"),
-                HasSubstr("random numbers begin anew"));
+                HasSubstr("random numbers begin again"));
   }
 }
 

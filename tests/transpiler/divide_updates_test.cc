@@ -163,6 +163,16 @@ TEST(DivideUpdates, AParamThatIsUpdatedTwiceIsRefused) {
               HasSubstr("param 'w' is updated twice in a step"));
 }
 
+TEST(DivideUpdates, AnOpThatNamesNoParamHasNoServer) {
+  const std::string updates = std::string(kUpdateW) + kUpdateB;
+  EXPECT_THAT(refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2}\n"),
+              HasSubstr("op_role_var of an optimize op is empty: which server runs it cannot be "
+                        "told"));
+  EXPECT_THAT(
+      refused(updates + "scale X=b -> Out=t {scale: 0.5, op_role: 2, op_role_var: [\"b\"]}\n"),
+      HasSubstr("needs a param and its gradient (found 1 names)"));
+}
+
 TEST(DivideUpdates, ReadersOfWhatOnlyServersComputeAreRefused) {
   EXPECT_THAT(refused(std::string(kUpdateW) + kUpdateB + "scale X=w -> Out=g {op_role: 0}\n"),
               HasSubstr("it reads 'w' behind 'sgd', which runs on a server"));

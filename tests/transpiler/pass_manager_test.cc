@@ -46,6 +46,27 @@ StatusOr<std::unique_ptr<Pass>> make_fail(const PassOptions& /*options*/) {
   });
 }
 
+// Makes a "new" op of the first "old" one.
+class Modernise final : public Pass {
+ public:
+  llvm::StringRef name() const override { return "modernise"; }
+  StatusOr<bool> run(Program& program, PassContext& /*context*/) override {
+    for (Op& op : program.root().ops()) {
+      if (op.type() != "old") continue;
+      op.set_type("new");
+      return true;
+    }
+    return false;
+  }
+  bool takes_old_forms() const override { return true; }
+};
+Status no_old_ops(const Program& program) {
+  for (const Op& op : program.root().ops()) {
+    if (op.type() == "old") return InvalidProgram("op is old").at(op.location());
+  }
+  return Ok();
+}
+
 // Ops of type "bad" are not allowed.
 Status no_bad_ops(const Program& program) {
   for (const Op& op : program.root().ops()) {
@@ -66,6 +87,7 @@ class PassManagerTest : public ::testing::Test {
                     .factory(make_liar));
     passes_.add(PassInfo("undo", "add an op and remove it").factory(make_undo));
     passes_.add(PassInfo("fail", "fail").factory(make_fail));
+    passes_.add(PassInfo("modernise", "replace an old op").makes<Modernise>());
     context_.startup = startup_.get();
   }
 
@@ -176,6 +198,40 @@ TEST_F(PassManagerTest, TheStartupProgramIsVerifiedToo) {
   EXPECT_EQ(error_of("append"),
             "error: block 0, op 0 (bad): op is bad\n  note: in the startup program\n"
             "  note: before the first pass of 'append'");
+}
+
+TEST_F(PassManagerTest, OldFormsPassWhereAPassTakesThem) {
+  options_.verify = no_old_ops;
+  options_.verify_old_forms = no_bad_ops;
+  program_->root().append_op("old");
+  EXPECT_EQ(error_of("modernise,append"), "ok");
+  EXPECT_EQ(op_list(*program_), "new\nrelu\n");
+}
+
+TEST_F(PassManagerTest, OldFormsThatAreLeftAreFoundBeforeTheNextPass) {
+  options_.verify = no_old_ops;
+  options_.verify_old_forms = no_bad_ops;
+  for (int i = 0; i < 3; ++i) program_->root().append_op("old");
+  EXPECT_EQ(error_of("modernise,modernise,append"),
+            "error: block 0, op 2 (old): op is old\n"
+            "  note: before pass 'append' of 'modernise,modernise,append'");
+}
+
+TEST_F(PassManagerTest, OldFormsAreNotForOtherPasses) {
+  options_.verify = no_old_ops;
+  options_.verify_old_forms = no_bad_ops;
+  program_->root().append_op("old");
+  EXPECT_EQ(error_of("append,modernise"),
+            "error: block 0, op 0 (old): op is old\n"
+            "  note: before the first pass of 'append,modernise'");
+}
+
+TEST_F(PassManagerTest, BadProgramsAreNotForPassesThatTakeOldForms) {
+  options_.verify = no_old_ops;
+  options_.verify_old_forms = no_bad_ops;
+  program_->root().append_op("bad");
+  EXPECT_EQ(error_of("modernise"),
+            "error: block 0, op 0 (bad): op is bad\n  note: before the first pass of 'modernise'");
 }
 
 }  // namespace

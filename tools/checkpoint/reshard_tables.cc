@@ -96,7 +96,7 @@ StatusOr<TableReshard> TableReshard::open(const std::vector<io::Checkpoint>& fro
   }
   for (const ps::TypedTable& table : tables) {
     const int id = table.options.table_id;
-    if (there.erase(id) == 0) continue;  // begins anew
+    if (there.erase(id) == 0) continue;  // begins again
     if (Status status = reshard.read(table, reshard.tables_[id]); !status.ok())
       return std::move(status).with_note(fmt::format("in typed table '{}'", table.param));
   }

@@ -192,7 +192,7 @@ bool may_release_folded(const RunOptions& options, const Program& program) {
 void go_on_with_random_numbers(const Tool& tool, Session& session) {
   if (session.first_step == 0 || set_random_positions(session, session.random)) return;
   tool.log(LogLevel::kWarning,
-           "random numbers begin anew: the checkpoint has none, or those of another number of "
+           "random numbers begin again: the checkpoint has none, or those of another number of "
            "devices");
 }
 

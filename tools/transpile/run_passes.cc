@@ -57,8 +57,14 @@ StatusOr<int> run_passes(Tool& tool, const TranspileOptions& options) {
     tp::PassContext context(*ops);
     context.startup = startup.get();
     tp::PassManagerOptions run_options;
-    if (options.verify)
+    if (options.verify) {
       run_options.verify = [&ops](const Program& p) { return ops::check_program(*ops, p); };
+      run_options.verify_old_forms = [&ops](const Program& p) {
+        ops::VerifyOptions rules;
+        rules.allow_old_forms = true;
+        return ops::check_program(*ops, p, rules);
+      };
+    }
     MILLRACE_ASSIGN_OR_RETURN(const auto watchers, instrumentations(options, manager.pipeline()));
     for (const auto& watcher : watchers) run_options.instrumentations.push_back(watcher.get());
     MILLRACE_ASSIGN_OR_RETURN(const tp::PipelineReport report,

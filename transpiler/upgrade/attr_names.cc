@@ -2,7 +2,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
-#include "ops/renamed_attrs.h"
+#include "ops/old_forms.h"
 #include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
@@ -11,18 +11,12 @@ namespace {
 struct RenamedSlot {
   llvm::StringRef op;
   llvm::StringRef from;
-  llvm::StringRef to;  ///< empty: the slot was withdrawn, because nothing used it
+  llvm::StringRef to;
 };
 
 constexpr RenamedSlot kRenamedOutputs[] = {
     {"cudnn_lstm", "last_h", "LastH"},
     {"cudnn_lstm", "last_c", "LastC"},
-    {"generate_proposals", "RpnRoisLod", ""},
-};
-
-constexpr RenamedSlot kRenamedInputs[] = {
-    {"roi_align", "RpnRoisLod", ""},
-    {"roi_pool", "RpnRoisLod", ""},
 };
 
 bool rename_attrs(Op& op) {
@@ -39,12 +33,12 @@ bool rename_attrs(Op& op) {
   return changed;
 }
 
-// allclose had its tolerances as floats, which cannot say 1e-8 exactly; they became texts.
-bool spell_tolerances(Op& op) {
+// Numbers that became texts.
+bool spell_numbers(Op& op) {
   bool changed = false;
   for (const llvm::StringRef name : {"rtol", "atol"}) {
     const AttrValue* const old = op.find_attr(name);
-    if (op.type() != "allclose" || old == nullptr || old->kind() != AttrKind::kFloat) continue;
+    if (old == nullptr || !ops::is_old_kind(op.type(), name, old->kind())) continue;
     op.set_string(name, fmt::format("{}", old->float32()));
     changed = true;
   }
@@ -57,33 +51,40 @@ Status withdrawn_in_use(const Op& op, llvm::StringRef slot, llvm::StringRef name
       .at(op.location());
 }
 
-StatusOr<bool> rename_outputs(Op& op) {
+bool rename_outputs(Op& op) {
   bool changed = false;
   for (const RenamedSlot& entry : kRenamedOutputs) {
     if (op.type() != entry.op || op.find_output(entry.from) == nullptr) continue;
-    const auto names = op.output(entry.from);
-    for (const llvm::StringRef name : names) {
-      const bool read = llvm::any_of(op.program().blocks(),
-                                     [&](const Block& block) { return block.has_readers(name); });
-      if (entry.to.empty() && read) return withdrawn_in_use(op, entry.from, name);
-    }
-    if (!entry.to.empty() && op.find_output(entry.to) == nullptr) op.set_output(entry.to, names);
+    if (op.find_output(entry.to) == nullptr) op.set_output(entry.to, op.output(entry.from));
     op.remove_output(entry.from);
     changed = true;
   }
   return changed;
 }
 
-StatusOr<bool> rename_inputs(Op& op) {
+StatusOr<bool> remove_withdrawn_outputs(Op& op) {
   bool changed = false;
-  for (const RenamedSlot& entry : kRenamedInputs) {
-    if (op.type() != entry.op || op.find_input(entry.from) == nullptr) continue;
-    const auto names = op.input(entry.from);
-    if (!names.empty()) return withdrawn_in_use(op, entry.from, names.front());
-    op.remove_input(entry.from);
+  for (const ops::WithdrawnOutput& entry : ops::withdrawn_outputs()) {
+    if (op.type() != entry.op || op.find_output(entry.slot) == nullptr) continue;
+    for (const llvm::StringRef name : op.output(entry.slot)) {
+      const bool read = llvm::any_of(op.program().blocks(),
+                                     [&](const Block& block) { return block.has_readers(name); });
+      if (read) return withdrawn_in_use(op, entry.slot, name);
+    }
+    op.remove_output(entry.slot);
     changed = true;
   }
   return changed;
+}
+
+StatusOr<bool> remove_withdrawn_inputs(Op& op) {
+  constexpr const char* kSlot = "RpnRoisLod";
+  const bool had_it = op.type() == "roi_align" || op.type() == "roi_pool";
+  if (!had_it || op.find_input(kSlot) == nullptr) return false;
+  const auto names = op.input(kSlot);
+  if (!names.empty()) return withdrawn_in_use(op, kSlot, names.front());
+  op.remove_input(kSlot);
+  return true;
 }
 
 }  // namespace
@@ -93,9 +94,10 @@ StatusOr<bool> upgrade_attr_names(Program& program, PassContext& /*context*/) {
   for (Block& block : program.blocks()) {
     for (Op& op : block.ops()) {
       changed |= rename_attrs(op);
-      changed |= spell_tolerances(op);
-      MILLRACE_ASSIGN_OR_RETURN(const bool outputs, rename_outputs(op));
-      MILLRACE_ASSIGN_OR_RETURN(const bool inputs, rename_inputs(op));
+      changed |= spell_numbers(op);
+      changed |= rename_outputs(op);
+      MILLRACE_ASSIGN_OR_RETURN(const bool outputs, remove_withdrawn_outputs(op));
+      MILLRACE_ASSIGN_OR_RETURN(const bool inputs, remove_withdrawn_inputs(op));
       changed |= outputs || inputs;
     }
   }

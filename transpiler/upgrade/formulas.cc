@@ -1,8 +1,8 @@
 #include <llvm/ADT/STLExtras.h>
 
 #include "framework/base/errors.h"
-#include "framework/names.h"
 #include "framework/op_attrs.h"
+#include "transpiler/upgrade/new_var.h"
 #include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
@@ -35,12 +35,10 @@ StatusOr<bool> replace_leaky_relu(Op& op) {
         .at(op.location());
   Block& block = op.block();
   const std::string x = op.first_input("X").str();
-  const std::string scaled = names::upgraded(op.first_output("Out"), "scaled");
-  if (const Var* const like = block.find_var_recursive(op.first_output("Out"))) {
-    VarSpec spec = like->spec();
-    spec.persistable.reset();
-    block.declare(scaled, std::move(spec));
-  }
+  const Var* const like = block.find_var_recursive(op.first_output("Out"));
+  VarSpec spec = like != nullptr ? like->spec() : VarSpec::tensor(DType::kFloat32, {});
+  spec.persistable.reset();
+  const std::string scaled = new_var(op, op.first_output("Out"), "scaled", std::move(spec));
   Op& scale = block.insert_before(&op, "scale");
   scale.set_input("X", x).set_output("Out", scaled);
   scale.set_float("scale", alpha).set_float("bias", 0).set_bool("bias_after_scale", true);

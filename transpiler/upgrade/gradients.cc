@@ -1,40 +1,14 @@
 #include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallVector.h>
 
 #include "framework/base/errors.h"
-#include "framework/names.h"
 #include "framework/op_attrs.h"
+#include "transpiler/upgrade/forward_op.h"
+#include "transpiler/upgrade/new_var.h"
 #include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
 namespace {
-
-// The op whose gradient `gradient` is: the nearest before it of that type whose vars are those that
-// the gradient op names, in the same block. Null if there is none.
-Op* forward_op(Op& gradient, llvm::StringRef type) {
-  const auto belongs = [&](const Op& op) {
-    if (op.type() != type) return false;
-    for (const Slot& slot : gradient.inputs()) {
-      llvm::StringRef name = gradient.name_of(slot.name);
-      const bool of_output = name.consume_back("@GRAD");
-      const Slot* known = of_output ? op.find_output(name) : op.find_input(name);
-      if (known == nullptr && !of_output) known = op.find_output(name);
-      if (known == nullptr || known->args.size() != slot.args.size()) continue;
-      for (size_t i = 0; i < slot.args.size(); ++i) {
-        const llvm::StringRef have = gradient.name_of(slot.args[i].name);
-        const llvm::StringRef want = op.name_of(known->args[i].name);
-        // several gradients of one var have suffixes behind "@GRAD"
-        if (of_output ? !have.startswith(names::grad(want)) && have != names::kEmpty : have != want)
-          return false;
-      }
-    }
-    return true;
-  };
-  for (Op* op = gradient.block().previous(gradient); op != nullptr;
-       op = op->block().previous(*op)) {
-    if (belongs(*op)) return op;
-  }
-  return nullptr;
-}
 
 // Names that release 2.6 wants in a slot of a gradient op, from its forward op.
 llvm::SmallVector<llvm::StringRef, 4> forward_names(const Op& forward, llvm::StringRef slot) {
@@ -42,10 +16,10 @@ llvm::SmallVector<llvm::StringRef, 4> forward_names(const Op& forward, llvm::Str
   return forward.output(slot);
 }
 
+// What the forward op does not have, either, the gradient op does without.
 bool add_forward_inputs(Op& gradient, const Op& forward, llvm::ArrayRef<llvm::StringRef> slots) {
   bool changed = false;
   for (const llvm::StringRef slot : slots) {
-    if (slot.endswith("@GRAD") || gradient.find_input(slot) != nullptr) continue;
     const auto names = forward_names(forward, slot);
     if (names.empty()) continue;
     gradient.set_input(slot, names);
@@ -71,14 +45,18 @@ bool add_default_attrs(Op& gradient, const ops::OpDef& def) {
 
 // batch_norm must write ReserveSpace when it trains, and its gradient reads it.
 bool add_reserve_space(Op& gradient, Op& forward) {
+  bool changed = false;
   if (forward.find_output("ReserveSpace") == nullptr) {
-    const std::string name = names::upgraded(forward.first_output("Y"), "reserve_space");
-    forward.block().declare(name, VarSpec::tensor(DType::kFloat32, {-1}));
+    const std::string name = new_var(forward, forward.first_output("Y"), "reserve_space",
+                                     VarSpec::tensor(DType::kFloat32, {-1}));
     forward.set_output("ReserveSpace", name);
+    changed = true;
   }
-  if (gradient.find_input("ReserveSpace") != nullptr) return false;
-  gradient.set_input("ReserveSpace", forward.first_output("ReserveSpace"));
-  return true;
+  if (gradient.find_input("ReserveSpace") == nullptr) {
+    gradient.set_input("ReserveSpace", forward.first_output("ReserveSpace"));
+    changed = true;
+  }
+  return changed;
 }
 
 // The gradient op of data_norm updates the statistics; older ones had them as inputs.
@@ -93,6 +71,25 @@ bool add_statistics(Op& gradient, const Op& forward) {
   return changed;
 }
 
+// Slots of the forward op that release 2.6 wants in the gradient op and that it does not have.
+llvm::SmallVector<llvm::StringRef, 4> missing_slots(const Op& gradient,
+                                                    const ops::OpDef& forward_def) {
+  llvm::SmallVector<llvm::StringRef, 4> missing;
+  if (!forward_def.grad_spec()) return missing;
+  for (const llvm::StringRef slot : forward_def.grad_spec()->inputs) {
+    if (!slot.endswith("@GRAD") && gradient.find_input(slot) == nullptr) missing.push_back(slot);
+  }
+  return missing;
+}
+
+bool must_be_there(const ops::OpDef& forward_def, llvm::StringRef slot) {
+  const auto is_it = [&](const ops::SlotDef& def) {
+    const bool needed = def.arity == ops::Arity::kOne || def.arity == ops::Arity::kMany;
+    return def.name == slot && needed;
+  };
+  return llvm::any_of(forward_def.inputs(), is_it) || llvm::any_of(forward_def.outputs(), is_it);
+}
+
 StatusOr<bool> upgrade_gradient(Op& op, const ops::OpRegistry& registry) {
   llvm::StringRef type = op.type();
   if (!type.consume_back("_grad")) return false;
@@ -100,10 +97,20 @@ StatusOr<bool> upgrade_gradient(Op& op, const ops::OpRegistry& registry) {
   const ops::OpDef* const forward_def = registry.find(type);
   if (def == nullptr || forward_def == nullptr) return false;
   bool changed = add_default_attrs(op, *def);
-  Op* const forward = forward_op(op, type);
-  if (forward == nullptr) return changed;
-  if (forward_def->grad_spec())
-    changed |= add_forward_inputs(op, *forward, forward_def->grad_spec()->inputs);
+  const auto missing = missing_slots(op, *forward_def);
+  const bool has_more = type == "batch_norm" || type == "data_norm";
+  if (missing.empty() && !has_more) return changed;
+  MILLRACE_ASSIGN_OR_RETURN(Op* const forward, forward_op(op, type));
+  if (forward == nullptr) {
+    for (const llvm::StringRef slot : missing) {
+      if (!must_be_there(*forward_def, slot)) continue;
+      return Unimplemented("{} lacks {}, and no op of the program is its forward op",
+                           op.type().str(), slot.str())
+          .at(op.location());
+    }
+    return changed;
+  }
+  changed |= add_forward_inputs(op, *forward, missing);
   if (type == "batch_norm") changed |= add_reserve_space(op, *forward);
   if (type == "data_norm") changed |= add_statistics(op, *forward);
   return changed;

@@ -2,8 +2,9 @@
 #include <llvm/ADT/STLFunctionalExtras.h>
 
 #include "framework/base/errors.h"
-#include "framework/names.h"
 #include "framework/op_attrs.h"
+#include "transpiler/upgrade/forward_op.h"
+#include "transpiler/upgrade/new_var.h"
 #include "transpiler/upgrade/upgrade.h"
 
 namespace millrace::transpiler {
@@ -27,39 +28,32 @@ const ShapeKeeper* keeper_of(llvm::StringRef type) {
   return found == std::end(kShapeKeepers) ? nullptr : found;
 }
 
-// XShape is named after Out, which both the forward and the gradient op know.
-std::string xshape_name(llvm::StringRef out) {
-  return names::upgraded(out, "xshape");
-}
-
-void declare_xshape(Block& block, const std::string& name, const Var* x) {
+// Declares the XShape of an op that reads X from `x` and is named after `out`.
+std::string new_xshape(Op& op, llvm::StringRef x, llvm::StringRef out) {
+  const Var* const var = op.block().find_var_recursive(x);
   Dims dims{0};
-  if (x != nullptr) dims.append(x->dims().begin(), x->dims().end());
-  block.declare(name, VarSpec::tensor(x == nullptr ? DType::kFloat32 : x->dtype(), dims));
+  if (var != nullptr) dims.append(var->dims().begin(), var->dims().end());
+  return new_var(op, out, "xshape",
+                 VarSpec::tensor(var == nullptr ? DType::kFloat32 : var->dtype(), dims));
 }
 
 void keep_shape(Op& op, const ShapeKeeper& entry) {
-  const std::string out = op.first_output("Out").str();
-  const std::string xshape = xshape_name(out);
-  declare_xshape(op.block(), xshape, op.block().find_var_recursive(op.first_input("X")));
+  const std::string xshape = new_xshape(op, op.first_input("X"), op.first_output("Out"));
   op.set_type(entry.successor);
   op.set_output("XShape", xshape);
 }
 
-// The gradient op of `out`'s op, which takes the shape from XShape instead of X.
+// The gradient op takes the shape from its op's XShape instead of X. Forward ops come first, in
+// their block and as blocks, so that op is a successor by now.
 Status keep_shape_in_gradient(Op& op, const ShapeKeeper& entry) {
-  const llvm::StringRef gradient = op.first_input("Out@GRAD");
-  llvm::StringRef out = op.first_input("Out");
-  if (out.empty()) out = gradient.take_front(gradient.find("@GRAD"));
-  const std::string xshape = xshape_name(out);
-  const Var* const declared = op.block().find_var_recursive(xshape);
-  if (out.empty() || declared == nullptr)
-    return Unimplemented("{}: no op {} of the program writes '{}', whose shape it needs",
-                         op.type().str(), entry.successor.str(), out.str())
+  MILLRACE_ASSIGN_OR_RETURN(Op* const forward, forward_op(op, entry.successor));
+  if (forward == nullptr || forward->first_output("XShape").empty())
+    return Unimplemented("{}: no op of the program is its forward op, whose shape it needs",
+                         op.type().str())
         .at(op.location());
   op.remove_input("X");
   op.remove_input("Out");
-  op.set_input("XShape", xshape);
+  op.set_input("XShape", forward->first_output("XShape"));
   op.set_type((entry.successor + "_grad").str());
   return Ok();
 }
@@ -67,16 +61,12 @@ Status keep_shape_in_gradient(Op& op, const ShapeKeeper& entry) {
 // A tensor that an op inserted before `op` writes, declared like `like` but for its dims.
 std::string inner_result(Op& op, llvm::StringRef suffix, llvm::ArrayRef<int64_t> dims,
                          llvm::StringRef like) {
-  Block& block = op.block();
-  std::string name = names::upgraded(op.first_output("Out"), suffix);
-  if (const Var* const var = block.find_var_recursive(like)) {
-    VarSpec spec = var->spec();
-    spec.persistable.reset();
-    spec.is_parameter.reset();
-    spec.dims.assign(dims.begin(), dims.end());
-    block.declare(name, std::move(spec));
-  }
-  return name;
+  const Var* const var = op.block().find_var_recursive(like);
+  VarSpec spec = var != nullptr ? var->spec() : VarSpec::tensor(DType::kInt64, dims);
+  spec.persistable.reset();
+  spec.is_parameter.reset();
+  spec.dims.assign(dims.begin(), dims.end());
+  return new_var(op, op.first_output("Out"), suffix, std::move(spec));
 }
 
 // one_hot replaces the last dim of X, which is 1; one_hot_v2 adds a dim.
@@ -88,11 +78,11 @@ bool upgrade_one_hot(Op& op) {
   if (var != nullptr && !var->dims().empty())
     dims.assign(var->dims().begin(), var->dims().end() - 1);
   const std::string flat = inner_result(op, "ids", dims, ids);
+  const std::string xshape = new_xshape(op, ids, flat);
   Op& squeeze = block.insert_before(&op, "squeeze2");
-  squeeze.set_input("X", ids).set_output("Out", flat).set_output("XShape", xshape_name(flat));
+  squeeze.set_input("X", ids).set_output("Out", flat).set_output("XShape", xshape);
   squeeze.set_attr("axes", AttrValue::of_ints({-1}));
   if (const AttrValue* const role = op.find_attr("op_role")) squeeze.set_attr("op_role", *role);
-  declare_xshape(block, xshape_name(flat), var);
   op.set_input("X", flat);
   op.set_type("one_hot_v2");
   return true;

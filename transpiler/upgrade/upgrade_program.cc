@@ -36,6 +36,7 @@ class UpgradePass final : public Pass {
   StatusOr<bool> run(Program& program, PassContext& context) override {
     return kUpgradeSteps[kStep].run(program, context);
   }
+  bool takes_old_forms() const override { return true; }
 };
 
 class UpgradeProgram final : public Pass {
@@ -51,6 +52,7 @@ class UpgradeProgram final : public Pass {
     }
     return changed;
   }
+  bool takes_old_forms() const override { return true; }
 };
 
 template <size_t... kStep>

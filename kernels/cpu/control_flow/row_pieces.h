@@ -48,7 +48,7 @@ class RowPieces {
   [[nodiscard]] std::vector<LodLevel>& lod() { return lod_; }
   [[nodiscard]] int64_t rows() const { return rows_; }
 
-  /// Writes the rows one behind the other. out gets the dims of like with other rows; it must not
+  /// Writes the rows one after the other. out gets the dims of like with other rows; it must not
   /// be one of the tensors the pieces are of. Errors: kResource.
   Status write(const Tensor& like, Tensor& out) const {
     Dims dims(like.dims().begin(), like.dims().end());

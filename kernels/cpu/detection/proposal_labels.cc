@@ -86,7 +86,7 @@ ProposalBoxes<T> boxes_of_image(const ProposalOperands& o, const ProposalRules& 
   for (int64_t i = o.roi_offsets[image]; i < o.roi_offsets[image + 1]; ++i) {
     const T* const r = o.rois->data<T>() + 4 * i;
     const std::array<T, 4> box = {r[0] / scale, r[1] / scale, r[2] / scale, r[3] / scale};
-    // The boxes of the stage before hold the true ones, too, which come anew.
+    // The boxes of the stage before hold the true ones, too, which come again.
     if (rules.cascade &&
         !(box[2] - box[0] + 1 > 0 && box[3] - box[1] + 1 > 0 && o.overlaps->data<T>()[i] < 1))
       continue;

@@ -41,7 +41,7 @@ StatusOr<std::vector<Segment>> segments_of(const KernelContext& ctx, const Tenso
     const auto row = static_cast<int64_t>(i);
     const int64_t before = segments.empty() ? 0 : segments.back().id;
     if (ids[i] < before)
-      return ctx.error("SegmentIds has {} behind {} at {}, expected ids from 0 on that never fall",
+      return ctx.error("SegmentIds has {} after {} at {}, expected ids from 0 on that never fall",
                        ids[i], before, i);
     if (segments.empty() || ids[i] > before) segments.push_back({ids[i], row, row});
     segments.back().end = row + 1;

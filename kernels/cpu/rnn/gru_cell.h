@@ -18,7 +18,7 @@ struct GruFunctions {
 StatusOr<Kernel> gru_unit(const KernelSetup& op);
 StatusOr<Kernel> gru_unit_grad(const KernelSetup& op);
 
-/// The weights lie one behind the other: [size, 2 * size] of update and reset gate, then
+/// The weights lie one after the other: [size, 2 * size] of update and reset gate, then
 /// [size, size] of the candidate.
 template <typename T>
 const T* candidate_weights(const T* weights, int64_t size) {

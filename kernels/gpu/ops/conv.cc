@@ -56,7 +56,7 @@ float* memory(const Tensor& tensor) {
 
 StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
   if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution behind a relu of its own runs on the CPU");
+    return refuse("a convolution after a relu of its own runs on the CPU");
   MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),
                  filter = op.input("Filter"),
@@ -76,7 +76,7 @@ StatusOr<Kernel> gpu_conv(const KernelSetup& op) {
 
 StatusOr<Kernel> gpu_conv_grad(const KernelSetup& op) {
   if (get_attr_or<bool>(op.op(), "fuse_relu_before_depthwise_conv", false))
-    return refuse("a convolution behind a relu of its own runs on the CPU");
+    return refuse("a convolution after a relu of its own runs on the CPU");
   MILLRACE_ASSIGN_OR_RETURN(const ConvSettings settings, read_conv_settings(op));
   if (op.output("Bias@GRAD")) return refuse("a convolution with Bias runs on the CPU");
   return Kernel([settings, &device = device_of(op), input = op.input("Input"),

@@ -1,4 +1,4 @@
-#include "ops/renamed_attrs.h"
+#include "ops/old_forms.h"
 
 namespace millrace::ops {
 namespace {
@@ -10,7 +10,19 @@ constexpr RenamedAttr kRenamedAttrs[] = {
     {"trace", "dim2", "axis2"},
 };
 
+constexpr WithdrawnOutput kWithdrawnOutputs[] = {
+    {"generate_proposals", "RpnRoisLod"},
+};
+
 }  // namespace
+
+llvm::ArrayRef<WithdrawnOutput> withdrawn_outputs() {
+  return kWithdrawnOutputs;
+}
+
+bool is_old_kind(llvm::StringRef type, llvm::StringRef attr, AttrKind kind) {
+  return type == "allclose" && (attr == "rtol" || attr == "atol") && kind == AttrKind::kFloat;
+}
 
 llvm::ArrayRef<RenamedAttr> renamed_attrs() {
   return kRenamedAttrs;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+#include <llvm/ADT/StringRef.h>
+
+#include "framework/program.h"
+
+namespace millrace::transpiler {
+
+/// Declares a var in the block of `op` and returns its name: names::upgraded(base, what), with a
+/// number after it where the block sees a var of that name already (two ops that write one var).
+std::string new_var(Op& op, llvm::StringRef base, llvm::StringRef what, VarSpec spec);
+
+}  // namespace millrace::transpiler
