@@ -1,5 +1,7 @@
 #include "executor/block_runner.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <llvm/ADT/STLExtras.h>
 
@@ -81,6 +83,14 @@ Status BlockRunner::add_step(const Op& op) {
     for (const Arg& arg : slot.args)
       step.outputs.push_back(op.name_of(arg.name) == names::kEmpty ? -1 : index_of(arg.name));
   }
+  // positions in a step are 16 bits wide
+  if (constexpr size_t kMost = UINT16_MAX;
+      std::max(step.inputs.size(), step.outputs.size()) > kMost) {
+    return {StatusCode::kUnimplemented,
+            fmt::format("an op with {} inputs and {} outputs, expected at most {} of each",
+                        step.inputs.size(), step.outputs.size(), kMost)};
+  }
+  const auto inputs = static_cast<uint16_t>(step.inputs.size());
   llvm::SmallVector<uint16_t, 8> needed;
   llvm::SmallVector<uint16_t, 8> incoming;
   llvm::SmallVector<uint16_t, 8> plain;
@@ -111,7 +121,7 @@ Status BlockRunner::add_step(const Op& op) {
     return {StatusCode::kUnimplemented,
             fmt::format("op '{}' has no kernel for CPU", op.type().str())};
   }
-  for (position = 0; position < step.inputs.size(); ++position) {
+  for (position = 0; position < inputs; ++position) {
     if (step.inputs[position] < 0) continue;
     if (!llvm::is_contained(setup.accepted_layouts(), position)) {
       plain.push_back(position);

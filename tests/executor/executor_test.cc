@@ -136,6 +136,19 @@ TEST_F(ExecutorTest, SaysWhichFeedsThereAre) {
             "error: 'image': feed: the program has no such var; it is fed x");
 }
 
+TEST_F(ExecutorTest, RefusesAnOpWithMoreInputsThanPositionsCanSay) {
+  const auto program = Program::create();
+  for (const char* const name : {"x", "y"})
+    program->root().declare(name, VarSpec::tensor(DType::kFloat32, {2}));
+  const std::vector<llvm::StringRef> many(65536, "x");
+  program->root().append_op("sum").set_input("X", many).set_output("Out", "y");
+  const auto prepared = Executor(runtime_, {.optimize = false}).prepare(*program, scope_);
+  ASSERT_FALSE(prepared.ok());
+  EXPECT_EQ(prepared.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(prepared.status().to_string(),
+              HasSubstr("block 0, op 0 (sum): an op with 65536 inputs and 1 outputs"));
+}
+
 TEST_F(ExecutorTest, RefusesToFeedAParameter) {
   NamedValues feeds;
   feeds["w"] = tensor_value({2, 2}, {1, 0, 0, 1});
