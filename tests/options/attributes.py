@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the list of op attributes (op_attributes.json) against the schemas and against what the attributes do.
 
-    attributes.py --bin DIR --shared DIR [--search] [--only OP] [--jobs N]
+    attributes.py --bin DIR --shared DIR [--search] [--only OP,OP] [--jobs N]
 
 A row of the table says who sees the attribute:
 
@@ -10,8 +10,15 @@ A row of the table says who sees the attribute:
     {"read": FILE}                                 no reference case shows it; this source reads it
     {"none": REASON}                               it has no effect
 
-First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the table must be the same.
-Then every flip is run, and every source is looked at. --search finds again what the table says and writes it.
+K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets others beforehand. Cases that rows
+name are run twice as they are: where values are not the same both times, only shapes are compared.
+
+gradient_attributes.json has the same rows for gradient ops, by the name of the forward op: there the flip is in the gradient op
+alone, and the forward op keeps its value.
+
+First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the tables must be the same.
+Then every flip is run, and every source is looked at. --search tries values for every row without a case, and writes what it
+finds.
 Exit status: 0 all hold, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
@@ -20,15 +27,18 @@ import glob
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+import made_cases
+from program_bytes import FIELD, decode_attr, encode_attr, fields, lump
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TABLE = os.path.join(ROOT, "tests/options/op_attributes.json")
+GRADIENTS = os.path.join(ROOT, "tests/options/gradient_attributes.json")
 LIMIT = ["--max-tensor-bytes", str(1 << 28), "--threads", "1"]
 SECONDS_A_CASE = 5
 CHUNK = 60
@@ -41,122 +51,18 @@ WORDS = {"pooling_type": ["avg", "max"], "pooltype": ["AVERAGE", "SUM", "MAX"], 
          "match_type": ["per_prediction"], "activation": ["tanh"], "gate_activation": ["tanh"], "reduction": ["sum", "none"],
          "unary": ["scale"], "overwrite": ["x"], "Scale": ["x"]}
 
-KINDS = ["int", "float", "string", "ints", "floats", "strings", "bool", "bools", "block", "long", "blocks", "longs", "float64s",
-         "var", "vars", "float64"]
-FIELD = {"int": 3, "float": 4, "string": 5, "ints": 6, "floats": 7, "strings": 8, "bool": 10, "bools": 11, "long": 13,
-         "longs": 15, "float64s": 16, "float64": 19}
+def type_of(desc):
+    return next(value for number, _, value, _, _ in desc if number == 3).decode()
 
 
-def varint(value):
-    value &= (1 << 64) - 1
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def fields(data):
-    """[(number, wire type, value, begin, end)] of a message; values of type 2 are bytes."""
-    found, at = [], 0
-
-    def take():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(data):
-        begin = at
-        key = take()
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value = take()
-        elif wire == 2:
-            size = take()
-            value = data[at:at + size]
-            at += size
-        else:
-            size = 4 if wire == 5 else 8
-            value = data[at:at + size]
-            at += size
-        found.append((number, wire, value, begin, at))
-    return found
-
-
-def lump(number, data):
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def encode_attr(name, kind, value):
-    """OpDesc.Attr"""
-    out = lump(1, name.encode()) + varint(2 << 3) + varint(KINDS.index(kind))
-    plain, many = kind.rstrip("s"), kind.endswith("s")
-    for item in value if many else [value]:
-        number = FIELD[kind]
-        if plain in ("int", "long", "bool"):
-            out += varint(number << 3) + varint(int(item))
-        elif plain == "float":
-            out += varint(number << 3 | 5) + struct.pack("<f", item)
-        elif plain == "float64":
-            out += varint(number << 3 | 1) + struct.pack("<d", item)
-        else:
-            out += lump(number, str(item).encode())
-    return out
-
-
-def signed(value):
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def decode_attr(data):
-    """(name, kind, value)"""
-    parts = fields(data)
-    name = next(value for number, _, value, _, _ in parts if number == 1).decode()
-    kind = KINDS[next(value for number, _, value, _, _ in parts if number == 2)]
-    if kind not in FIELD:
-        return name, kind, None
-    items = []
-    for number, wire, value, _, _ in parts:
-        if number != FIELD[kind]:
-            continue
-        if wire == 0:
-            items.append(bool(value) if kind.startswith("bool") else signed(value))
-        elif wire == 5:
-            items.append(struct.unpack("<f", value)[0])
-        elif wire == 1:
-            items.append(struct.unpack("<d", value)[0])
-        elif kind in ("string", "strings"):
-            items.append(value.decode(errors="replace"))
-        else:  # packed
-            step = {"floats": ("<f", 4), "float64s": ("<d", 8)}.get(kind)
-            if step:
-                items += [struct.unpack(step[0], value[i:i + step[1]])[0] for i in range(0, len(value), step[1])]
-    if kind.endswith("s"):
-        return name, kind, items
-    return name, kind, items[0] if items else (False if kind == "bool" else "" if kind == "string" else 0)
-
-
-def types_of(op):
-    return {op, op + "_grad"}
-
-
-def attr_in(program, op, attr):
-    """(kind, value) that the program gives the attribute; None where it does not."""
+def attr_in(program, types, attr):
+    """(kind, value) that the program gives the attribute of the first of these ops; None where it does not."""
     for number, _, block, _, _ in fields(program):
         if number != 1:
             continue
         for inner, _, desc, _, _ in fields(block):
-            if inner != 4:
-                continue
-            parts = fields(desc)
-            if next(value for n, _, value, _, _ in parts if n == 3).decode() != op:
+            parts = fields(desc) if inner == 4 else []
+            if inner != 4 or type_of(parts) not in types:
                 continue
             for n, _, value, _, _ in parts:
                 if n == 4:
@@ -166,8 +72,14 @@ def attr_in(program, op, attr):
     return None
 
 
-def with_attr(program, op, attr, kind, new):
-    """The program with another value of the attribute in the op and in its gradient."""
+def types_in(program):
+    """Types of the ops of a program."""
+    return {type_of(fields(desc)) for number, _, block, _, _ in fields(program) if number == 1
+            for inner, _, desc, _, _ in fields(block) if inner == 4}
+
+
+def with_attr(program, types, attr, kind, new):
+    """The program with another value of the attribute in the ops of these types."""
     out = b""
     for number, _, block, begin, end in fields(program):
         if number != 1:
@@ -176,7 +88,7 @@ def with_attr(program, op, attr, kind, new):
         changed = b""
         for inner, _, desc, first, last in fields(block):
             parts = fields(desc) if inner == 4 else []
-            if inner != 4 or next(value for n, _, value, _, _ in parts if n == 3).decode() not in types_of(op):
+            if inner != 4 or type_of(parts) not in types:
                 changed += block[first:last]
                 continue
             kept = b"".join(desc[b:e] for n, _, value, b, e in parts if n != 4 or decode_attr(value)[0] != attr)
@@ -230,48 +142,101 @@ def parse_default(text):
 
 
 def schemas():
-    """op -> attribute -> (kind, default) or None."""
-    ops = {}
+    """op -> attribute -> (kind, default) or None; op -> (type of its gradient op, whether a rule makes it)."""
+    ops, gradients = {}, {}
     with open(os.path.join(ROOT, "docs/ops.md"), encoding="utf-8") as file:
         for line in file:
             if not line.startswith("| `"):
                 continue
             cells = re.split(r"(?<!\\) \| ?", line.strip().strip("|"))
-            op, text = cells[0].strip().strip("`"), cells[4]
+            op, text, gradient = cells[0].strip().strip("`"), cells[4], cells[5].strip()
             ops[op] = {}
+            gradients[op] = (op + "_grad", True) if gradient == "rule" else (gradient, False)
             for part in re.split(r", (?=[A-Za-z_]\w*(?: = |! ))", text.strip()):
                 if match := re.match(r"(\w+) = (.*)$", part):
                     ops[op][match[1]] = parse_default(match[2])
                 elif match := re.match(r"(\w+)! (\w+)$", part):
                     ops[op][match[1]] = (match[2], None)
-    return ops
+    return ops, gradients
 
 
 class Cases:
-    """The reference cases, read once an op."""
+    """The reference cases and those of made_cases.py, read once an op."""
 
     def __init__(self, shared):
         sys.path.insert(0, os.path.join(shared, "tools"))
         import check_ops  # the checker of the references knows their form
-        self.form, self.folder, self.known = check_ops, os.path.join(shared, "goldens/ops"), {}
+        # the second has what the references lack
+        self.form, self.folders, self.known = check_ops, (os.path.join(shared, "goldens/ops"), os.path.join(ROOT, "tests/data/ops")), {}
 
     def of(self, op):
+        """number or name -> (program, feed, names to fetch)"""
         if op not in self.known:
-            path = os.path.join(self.folder, op + ".npz")
-            if not os.path.exists(path):  # ops that the references lack
-                path = os.path.join(ROOT, "tests/data/ops", op + ".npz")
-            self.known[op] = self.form.load(path) if os.path.exists(path) else []
+            listed = []
+            for folder in self.folders:
+                path = os.path.join(folder, op + ".npz")
+                listed += self.form.load(path) if os.path.exists(path) else []
+            self.known[op] = {k: (arrays["program"].tobytes(), self.form.feed_members(meta, arrays), self.form.fetch_names(meta, False))
+                              for k, (meta, arrays) in enumerate(listed)}
+            self.known[op].update({case.name: case.build() for case in made_cases.CASES.get(op, [])})
         return self.known[op]
 
-    def job(self, folder, tag, op, index, program):
-        meta, arrays = self.of(op)[index]
+    def job(self, folder, tag, op, key, program):
+        _, feed, fetch = self.of(op)[key]
         base = os.path.join(folder, tag)
         with open(base + ".pb", "wb") as file:
             file.write(program)
-        feed = os.path.join(folder, f"{op}.{index}.in.npz")
-        if not os.path.exists(feed):
-            np.savez(feed, **self.form.feed_members(meta, arrays))
-        return {"program": base + ".pb", "feed": feed, "fetch": self.form.fetch_names(meta, False), "output": base + ".out.npz"}
+        path = os.path.join(folder, f"{op}.{key}.in.npz")
+        if not os.path.exists(path):
+            np.savez(path, **feed)
+        return {"program": base + ".pb", "feed": path, "fetch": fetch, "output": base + ".out.npz"}
+
+
+class Table:
+    """Rows of ops, or of their gradient ops, and what they are about."""
+
+    def __init__(self, path, cases, ops, types):
+        self.path, self.cases, self.types = path, cases, types  # types: op -> types of the ops that a flip changes
+        self.ops = {op: attrs for op, attrs in ops.items() if op in types}
+        self.rows = {}
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                self.rows = json.load(file)
+
+    def base(self, op, row):
+        """The program of a row before its flip."""
+        program = self.cases.of(op)[row["case"]][0]
+        for attr, value in row.get("with", {}).items():
+            given = attr_in(program, {op}, attr) or self.ops[op][attr]
+            program = with_attr(program, self.all_types(op), attr, given[0], value)
+        return program
+
+    def all_types(self, op):
+        return {op, op + "_grad"} | self.types[op]
+
+    def flipped(self, op, attr, row):
+        program = self.base(op, row)
+        given = attr_in(program, self.types[op], attr) or attr_in(program, {op}, attr) or self.ops[op][attr]
+        return with_attr(program, self.types[op], attr, given[0], row["flip"])
+
+    def candidates(self, op, attr):
+        """Rows to try."""
+        rows, default = [], self.ops[op][attr]
+        for k, (program, _, _) in self.cases.of(op).items():
+            if not self.types[op] & types_in(program):
+                continue
+            given = attr_in(program, self.types[op], attr) or default
+            if given is None or given[1] is None or given[0] not in FIELD:
+                continue
+            rows += [(i, k, new) for i, new in enumerate(other_values(attr, *given))]
+        rows.sort(key=lambda row: row[0])  # the likeliest values of all cases first
+        return [{"case": k, "flip": new} for _, k, new in rows][:MOST_TURNS]
+
+    def write(self, found):
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write("{\n" + ",\n".join(
+                f" {json.dumps(op)}: {{\n" + ",\n".join(f"  {json.dumps(attr)}: {json.dumps(row)}" for attr, row in attrs.items()) + "\n }"
+                for op, attrs in sorted({**self.rows, **found}.items())) + "\n}\n")
 
 
 def outcome(job, answer):
@@ -348,99 +313,112 @@ def likeliest(op, attr, sources):
     return found[0] if found else None
 
 
-def bases(cases, runner, wanted):
-    """Outcomes of reference cases as they are: {(op, case)}."""
-    keys = sorted(wanted)
-    jobs = [cases.job(runner.folder, f"{op}.{k}", op, k, cases.of(op)[k][1]["program"].tobytes()) for op, k in keys]
-    return dict(zip(keys, runner.run(jobs)))
+def key_of(op, row):
+    """What rows of the same base have in common."""
+    return op, str(row["case"]), json.dumps(row.get("with", {}), sort_keys=True)
 
 
-def flip_job(cases, folder, op, attr, row, tag, default):
-    program = cases.of(op)[row["case"]][1]["program"].tobytes()
-    given = attr_in(program, op, attr)
-    kind = given[0] if given else default[0]
-    return cases.job(folder, tag, op, row["case"], with_attr(program, op, attr, kind, row["flip"]))
+def bases(table, runner, wanted):
+    """Outcomes of cases as they are, for [(op, row)]; "unsteady" and the shapes where values are not the same twice."""
+    listed = list({key_of(op, row): (op, row) for op, row in wanted}.items())
+    found = []
+    for turn, order in enumerate((listed, listed[::-1])):
+        jobs = [table.cases.job(runner.folder, f"b{turn}.{i}", op, row["case"], table.base(op, row)) for i, (_, (op, row)) in enumerate(order)]
+        found.append({key: result for (key, _), result in zip(order, runner.run(jobs))})
+    return {key: ("unsteady", shapes_of(what)) if how == "ran" and what != found[1][key][1] else (how, what)
+            for key, (how, what) in found[0].items()}
 
 
-def candidates(cases, op, attr, default):
-    """Rows to try."""
-    rows = []
-    for k, (_, arrays) in enumerate(cases.of(op)):
-        program = arrays["program"].tobytes()
-        given = attr_in(program, op, attr)
-        if given is None and (default is None or default[1] is None or default[0] not in FIELD):
-            continue
-        kind, value = given or default
-        if kind not in FIELD:
-            continue
-        rows += [(i, k, new) for i, new in enumerate(other_values(attr, kind, value))]
-    return [{"case": k, "flip": new} for _, k, new in sorted(rows, key=lambda row: row[:2])][:MOST_TURNS]
+def shapes_of(what):
+    return {name: member[:2] for name, member in what.items()}
 
 
-def search(cases, runner, ops, old):
+def seen_of(plain, flipped):
+    """What a flip does: "differs", "refused", "crashed" or "nothing"."""
+    (ran, before), (how, what) = plain, flipped
+    if how == "ran":
+        return "nothing" if (shapes_of(what) if ran == "unsteady" else what) == before else "differs"
+    return how
+
+
+def search(table, runner):
     sources = reading_sources()
-    table = {op: {} for op in ops}
-    open_rows = {(op, attr): candidates(cases, op, attr, default) for op, attrs in ops.items() for attr, default in attrs.items()}
-    plain = bases(cases, runner, {(op, row["case"]) for (op, _), rows in open_rows.items() for row in rows})
+    found = {op: {} for op in table.ops}
+    open_rows = {(op, attr): table.candidates(op, attr) for op, attrs in table.ops.items() for attr in attrs
+                 if "case" not in table.rows.get(op, {}).get(attr, {})}
+    plain = bases(table, runner, [(op, row) for (op, _), rows in open_rows.items() for row in rows])
     refused = {}
     for turn in range(max((len(rows) for rows in open_rows.values()), default=0)):
-        trying = [(key, rows[turn]) for key, rows in open_rows.items() if turn < len(rows) and key[1] not in table[key[0]]]
-        jobs = [flip_job(cases, runner.folder, op, attr, row, f"s{turn}.{i}", ops[op][attr])
+        trying = [(key, rows[turn]) for key, rows in open_rows.items() if turn < len(rows) and key[1] not in found[key[0]]]
+        jobs = [table.cases.job(runner.folder, f"s{turn}.{i}", op, row["case"], table.flipped(op, attr, row))
                 for i, ((op, attr), row) in enumerate(trying)]
-        for ((op, attr), row), (how, what) in zip(trying, runner.run(jobs)):
-            if plain[op, row["case"]][0] != "ran":
+        for ((op, attr), row), outcome_of in zip(trying, runner.run(jobs)):
+            if plain[key_of(op, row)][0] not in ("ran", "unsteady"):
                 continue
-            if how == "ran" and what != plain[op, row["case"]][1]:
-                table[op][attr] = {**row, "sees": "differs"}
-            elif how == "refused":
+            seen = seen_of(plain[key_of(op, row)], outcome_of)
+            if seen == "differs":
+                found[op][attr] = {**row, "sees": "differs"}
+            elif seen == "refused":
                 refused.setdefault((op, attr), {**row, "sees": "refused"})
-            elif how == "crashed":
+            elif seen == "crashed":
                 print(f"{op} {attr} = {row['flip']} in case {row['case']}: crashed")
         print(f"turn {turn}: {len(trying)} tried", flush=True)
-    for op, attrs in ops.items():
+    for op, attrs in table.ops.items():
         for attr in attrs:
-            if attr in table[op]:
+            old = table.rows.get(op, {}).get(attr, {})
+            if attr in found[op]:
                 continue
             if (op, attr) in refused:
-                table[op][attr] = refused[op, attr]
-            elif "none" in old.get(op, {}).get(attr, {}):
-                table[op][attr] = old[op][attr]
-            elif reader := likeliest(op, attr, sources):
-                table[op][attr] = {"read": reader}
+                found[op][attr] = refused[op, attr]
+            elif "none" in old or "case" in old:
+                found[op][attr] = old
+            elif table.path == TABLE and (reader := likeliest(op, attr, sources)):
+                found[op][attr] = {"read": reader}
             else:
-                table[op][attr] = {"none": "?"}
-    return {op: dict(sorted(attrs.items())) for op, attrs in table.items() if attrs}
+                found[op][attr] = {"none": "?"}
+    return {op: dict(sorted(attrs.items())) for op, attrs in found.items() if attrs}
 
 
-def write(table):
-    with open(TABLE, "w", encoding="utf-8") as file:
-        file.write("{\n" + ",\n".join(
-            f" {json.dumps(op)}: {{\n" + ",\n".join(f"  {json.dumps(attr)}: {json.dumps(row)}" for attr, row in attrs.items()) + "\n }"
-            for op, attrs in sorted(table.items())) + "\n}\n")
-
-
-def check(cases, runner, ops, table):
+def check(table, runner, only):
     faults = []
-    for op in sorted(set(ops) | set(table)):
-        for attr in sorted(set(ops.get(op, {})) ^ set(table.get(op, {}))):
-            faults.append(f"{op} {attr}: " + ("not in op_attributes.json" if attr in ops.get(op, {}) else "no attribute any more"))
-    rows = [(op, attr, row) for op, attrs in table.items() for attr, row in attrs.items() if attr in ops.get(op, {})]
+    listed = {op: attrs for op, attrs in table.rows.items() if not only or op in only}
+    name = os.path.basename(table.path)
+    for op in sorted(set(table.ops) | set(listed)):
+        for attr in sorted(set(table.ops.get(op, {})) ^ set(listed.get(op, {}))):
+            faults.append(f"{op} {attr}: " + (f"not in {name}" if attr in table.ops.get(op, {}) else f"no attribute any more, but in {name}"))
+    rows = [(op, attr, row) for op, attrs in listed.items() for attr, row in attrs.items() if attr in table.ops.get(op, {})]
     flips = [row for row in rows if "case" in row[2]]
     sources = reading_sources()
-    plain = bases(cases, runner, {(op, row["case"]) for op, _, row in flips})
-    found = runner.run([flip_job(cases, runner.folder, op, attr, row, f"c{i}", ops[op][attr])
+    plain = bases(table, runner, [(op, row) for op, _, row in flips])
+    found = runner.run([table.cases.job(runner.folder, f"c{i}", op, row["case"], table.flipped(op, attr, row))
                         for i, (op, attr, row) in enumerate(flips)])
-    for (op, attr, row), (how, what) in zip(flips, found):
-        seen = "differs" if how == "ran" and what != plain[op, row["case"]][1] else "nothing" if how == "ran" else how
-        if seen != row["sees"]:
-            faults.append(f"{op} {attr} = {row['flip']} in case {row['case']}: {seen}, expected {row['sees']}"
-                          + (f": {what[-200:]}" if how == "refused" else ""))
+    for (op, attr, row), outcome_of in zip(flips, found):
+        before = plain[key_of(op, row)]
+        seen = seen_of(before, outcome_of)
+        if before[0] not in ("ran", "unsteady"):
+            faults.append(f"{op} case {row['case']}: {before[0]} as it is: {before[1]}")
+        elif seen != row["sees"]:
+            faults.append(f"{name}: {op} {attr} = {row['flip']} in case {row['case']}: {seen}, expected {row['sees']}"
+                          + (f": {outcome_of[1][-200:]}" if seen == "refused" else ""))
     for op, attr, row in rows:
         if "read" in row and row["read"] not in sources.get(attr, []):
             faults.append(f"{op} {attr}: {row['read']} does not read it")
         if "none" in row and len(row["none"]) < 8:
-            faults.append(f"{op} {attr}: no reason is given")
+            faults.append(f"{name}: {op} {attr}: no reason is given")
     return len(rows), faults
+
+
+def tables(shared, only):
+    ops, gradients = schemas()
+    ops = {op: attrs for op, attrs in ops.items() if not only or op in only}
+    cases = Cases(os.path.abspath(shared))
+    grads = {}
+    for op in ops:
+        # rules may make gradients of forward ops, whose rows are in the first table
+        gradient, by_rule = gradients[op]
+        if gradient and (not by_rule or any(gradient in types_in(program) for program, _, _ in cases.of(op).values())):
+            grads[op] = {gradient}
+    return Table(TABLE, cases, ops, {op: {op, op + "_grad"} for op in ops}), Table(GRADIENTS, cases, ops, grads)
 
 
 def main():
@@ -451,19 +429,20 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    table = {}
-    if os.path.exists(TABLE):
-        with open(TABLE, encoding="utf-8") as file:
-            table = json.load(file)
-    ops = {op: attrs for op, attrs in schemas().items() if args.only in ("", op)}
-    cases = Cases(os.path.abspath(args.shared))
+    only = set(args.only.split(",")) - {""}
+    count, faults = 0, []
     with tempfile.TemporaryDirectory(prefix="millrace_attributes_") as folder:
         runner = Runner(os.path.abspath(args.bin), folder, args.jobs)
-        if args.search:
-            found = search(cases, runner, ops, table)
-            write({**table, **found} if args.only else found)
-            return 0
-        count, faults = check(cases, runner, ops, {op: attrs for op, attrs in table.items() if args.only in ("", op)})
+        for table in tables(args.shared, only):
+            if args.search:
+                found = search(table, runner)
+                table.rows = table.rows if only else {}
+                table.write(found)
+            else:
+                rows, wrong = check(table, runner, only)
+                count, faults = count + rows, faults + wrong
+    if args.search:
+        return 0
     for fault in faults:
         print(fault)
     print(f"{count - min(count, len(faults))} passed, {len(faults)} failed")

@@ -1,0 +1,276 @@
+"""Programs of one op each for attributes.py, where no reference case shows what an attribute does.
+
+CASES[op] = [Made, ...]. Only how results differ is looked at, so no results are kept; most of these ops, and all of millrace's own, are
+not among those that the original can run. What their results must be is tested in tests/kernels.
+"""
+import numpy as np
+
+import program_bytes as form
+
+CASES = {}
+NUMBERS = {"bool": 0, "int32": 2, "int64": 3, "float16": 4, "float32": 5, "float64": 6, "uint8": 20, "int8": 21}
+
+
+class Lod:
+    """A tensor with offsets of sequences, one list a level."""
+
+    def __init__(self, array, *levels):
+        self.array, self.levels = array, [[0, *np.cumsum(level).tolist()] for level in levels]
+
+
+class Rows:
+    """SelectedRows."""
+
+    def __init__(self, rows, array, height):
+        self.rows, self.array, self.height = rows, array, height
+
+
+class Made:
+    """One op and, where `grad` is given, its gradient op.
+
+    inputs: slot -> value or list of them; attrs: name -> value, or (kind, value) where the kind is not plain;
+    outputs: slot -> element type, "=Slot" for the var of an input, (type, count) for several, "rows" for SelectedRows;
+    grad: (inputs whose gradients are fetched, {output: shape of its gradient, which is fed}); with "sparse" the first is SelectedRows.
+    """
+
+    def __init__(self, name, op, inputs, attrs, outputs, grad=None, sparse=False, hidden=()):
+        self.name, self.op, self.inputs, self.attrs, self.sparse = name, op, {}, attrs, sparse
+        self.inputs = {slot: value if isinstance(value, list) else [value] for slot, value in inputs.items()}
+        self.outputs, self.grad, self.hidden = outputs, grad, hidden
+
+    def names(self, slot, count):
+        return [f"{slot}_{k}" for k in range(count)]
+
+    def build(self):
+        """(program, members of the feed, names to fetch)"""
+        variables, feed, fetch, ins, outs = {}, {}, [], {}, {}
+        for slot, values in self.inputs.items():
+            ins[slot] = self.names(slot, len(values))
+            for name, value in zip(ins[slot], values):
+                array = value if isinstance(value, np.ndarray) else value.array
+                variables[name] = (form.SELECTED_ROWS if isinstance(value, Rows) else form.LOD_TENSOR, NUMBERS[str(array.dtype)],
+                                   list(array.shape) if not isinstance(value, Rows) else [value.height, *array.shape[1:]],
+                                   len(value.levels) if isinstance(value, Lod) else 0)
+                feed[name] = array
+                if isinstance(value, Lod):
+                    feed.update({f"{name}.lod{k}": np.array(level, "int64") for k, level in enumerate(value.levels)})
+                if isinstance(value, Rows):
+                    feed.update({name + ".rows": np.array(value.rows, "int64"), name + ".height": np.array(value.height, "int64")})
+        for slot, what in self.outputs.items():
+            if isinstance(what, str) and what.startswith("="):
+                outs[slot] = ins[what[1:]]
+            else:
+                dtype, count = what if isinstance(what, tuple) else (what, 1)
+                outs[slot] = self.names(slot, count)
+                for name in outs[slot]:
+                    kind = form.SELECTED_ROWS if dtype == "rows" else form.LOD_TENSOR
+                    variables[name] = (kind, NUMBERS.get(dtype, 5), [-1], 0)
+            if slot not in self.hidden:
+                fetch += outs[slot]
+        ops = [form.encode_op(self.op, ins, outs, self.attrs)]
+        if self.grad:
+            slots, outer = self.grad
+            rng = np.random.default_rng(5)
+            taken = {**ins, **outs}
+            for slot, shape in outer.items():
+                names = [name + "@GRAD" for name in outs[slot]]
+                taken[slot + "@GRAD"] = names
+                dtype = self.outputs[slot][0] if isinstance(self.outputs[slot], tuple) else self.outputs[slot]
+                for name in names:
+                    variables[name] = (form.LOD_TENSOR, NUMBERS[dtype], list(shape), 0)
+                    feed[name] = rng.uniform(-1, 1, shape).astype(dtype)
+            given = {slot + "@GRAD": [name + "@GRAD" for name in ins[slot]] for slot in slots}
+            for slot in slots:
+                for name in ins[slot]:
+                    kind, number, dims, level = variables[name]
+                    variables[name + "@GRAD"] = (form.SELECTED_ROWS if self.sparse else kind, number, dims, level)
+                    fetch.append(name + "@GRAD")
+            ops.append(form.encode_op(self.op + "_grad", taken, given, self.attrs))
+        return form.encode_program(variables, ops), feed, fetch
+
+
+def made(name, op, *args, **more):
+    CASES.setdefault(op, []).append(Made(name, op, *args, **more))
+
+
+RNG = np.random.default_rng(17)
+
+
+def f(*shape, lo=-1.0, hi=1.0, dt="float32"):
+    return RNG.uniform(lo, hi, shape).astype(dt)
+
+
+def i(*shape, lo=0, hi=10, dt="int64"):
+    return RNG.integers(lo, hi, shape).astype(dt)
+
+
+def one(value, dt="float32"):
+    return np.array([value], dt)
+
+
+def updates():
+    """Optimizers with parameters of half precision and their copies of full precision."""
+    half = {"Param": f(4, 3, dt="float16"), "Grad": f(4, 3, dt="float16"), "LearningRate": one(0.1)}
+    powers = {"Beta1Pow": one(0.9), "Beta2Pow": one(0.99)}
+    states = {"sgd": {}, "adadelta": {"AvgSquaredGrad": 0, "AvgSquaredUpdate": 0}, "adagrad": {"Moment": 0},
+              "adam": {"Moment1": 0, "Moment2": 0}, "adamw": {"Moment1": 0, "Moment2": 0}, "adamax": {"Moment": 0, "InfNorm": 0},
+              "lars_momentum": {"Velocity": 0}, "momentum": {"Velocity": 0},
+              "rmsprop": {"MeanSquare": 0, "MeanGrad": 0, "Moment": 0}, "merged_momentum": {"Velocity": 0}, "merged_sgd": {},
+              "merged_adam": {"Moment1": 0, "Moment2": 0}}
+    for op, kept in states.items():
+        ins = {**half, **{slot: f(4, 3, lo=0.1) for slot in kept}, "MasterParam": f(4, 3)}
+        if "adam" in op:
+            ins.update({slot: value for slot, value in powers.items() if op != "adamax" or slot == "Beta1Pow"})
+        outs = {slot + "Out": "=" + slot for slot in ins if slot not in ("Grad", "LearningRate")}
+        if op == "adamax":
+            del outs["Beta1PowOut"]
+        attrs = {"multi_precision": True, "mu": 0.9} if "momentum" in op else {"multi_precision": True}
+        made("half", op, ins, attrs, outs)
+
+
+updates()
+
+sparse = {"Param": f(5, 3), "Grad": Rows([4, 1], f(2, 3), 5), "LearningRate": one(0.1), "Moment1": f(5, 3), "Moment2": f(5, 3, lo=0.1),
+          "Beta1Pow": one(0.9), "Beta2Pow": one(0.99)}
+made("sparse", "adamw", sparse, {}, {slot + "Out": "=" + slot for slot in sparse if slot not in ("Grad", "LearningRate")})
+
+adam = {"Param": [f(4, 3), f(2)], "Grad": [f(4, 3), f(2)], "LearningRate": [one(0.1), one(0.1)], "Moment1": [f(4, 3), f(2)],
+        "Moment2": [f(4, 3, lo=0.1), f(2, lo=0.1)], "Beta1Pow": [one(0.9), one(0.9)], "Beta2Pow": [one(0.99), one(0.99)]}
+made("plain", "merged_adam", adam, {}, {slot + "Out": "=" + slot for slot in adam if slot not in ("Grad", "LearningRate")})
+
+average = {"param": f(3, 2), "in_sum_1": f(3, 2), "in_sum_2": f(3, 2), "in_sum_3": f(3, 2), "in_num_accumulates": one(3, "int64"),
+           "in_old_num_accumulates": one(2, "int64"), "in_num_updates": one(9, "int64")}
+made("window", "average_accumulates", average,
+     {"average_window": 0.5, "max_average_window": ("long", 100), "min_average_window": ("long", 2)},
+     {"out_" + slot[3:]: "=" + slot for slot in average if slot != "param"})
+
+made("two", "coalesce_tensor", {"Input": [f(3, 2), f(5)]}, {"copy_data": True}, {"Output": ("float32", 2), "FusedOutput": "float32"})
+
+made("plain", "center_loss", {"X": f(4, 3), "Label": i(4, 1, hi=5), "Centers": f(5, 3), "CenterUpdateRate": one(0.1)},
+     {"cluster_num": 5, "need_update": True}, {"SampleCenterDiff": "float32", "Loss": "float32", "CentersOut": "=Centers"},
+     (["X"], {"Loss": (4, 1)}))
+
+made("levels", "collect_fpn_proposals",
+     {"MultiLevelRois": [Lod(f(4, 4), [2, 2]), Lod(f(3, 4), [1, 2])], "MultiLevelScores": [Lod(f(4, 1), [2, 2]), Lod(f(3, 1), [1, 2])]},
+     {"post_nms_topN": 4}, {"FpnRois": "float32"})
+
+lstm = {"Input": f(5, 2, 4), "InitH": f(1, 2, 3), "InitC": f(1, 2, 3), "W": f(3 * 4 * (4 + 3) + 2 * 3 * 4)}
+made("dropout", "cudnn_lstm", {**lstm, "InitH": f(2, 2, 3), "InitC": f(2, 2, 3), "W": f(3 * 4 * (4 + 3) + 3 * 4 * 6 + 4 * 3 * 4)},
+     {"dropout_prob": 0.5, "is_bidirec": False, "input_size": 4, "hidden_size": 3, "num_layers": 2, "seed": 3},
+     {"Reserve": "uint8", "StateOut": "uint8", "Out": "float32", "LastH": "float32", "LastC": "float32"},
+     (["Input", "W"], {"Out": (5, 2, 3)}), hidden=("Reserve", "StateOut"))
+
+made("steps", "dgc", {"U": f(8), "V": f(8), "Grad": f(8), "Param": f(8), "current_step": one(12), "nranks": one(2)},
+     {"m": 0.5, "sparsity": [0.75, 0.5, 0.25], "rampup_begin_step": 8.0, "rampup_step": 9.0, "regular_type": 2, "regular_coeff": 0.5},
+     {slot: "float32" for slot in ("U_out", "V_out", "EncodeGrad", "Grad_out", "k", "GatherBuff")})
+made("step", "dgc_clip_by_norm", {"X": f(8), "current_step": one(12)}, {"max_norm": 0.5, "rampup_begin_step": 8.0}, {"Out": "float32"})
+
+made("two steps", "elementwise_chain", {"X": [f(5), f(5)]}, {"steps": ["tanh X=x0 -> Out=t", "elementwise_add X=t Y=x1 -> Out=t"]},
+     {"Out": "float32"})
+made("whole", "elementwise_add", {"X": f(2, 3), "Y": f(2, 3)}, {}, {"Out": "float32"})
+
+made("declared", "fake_init", {}, {"shape": ("longs", [2, 3])}, {"Out": "float32"})
+made("six", "fill", {}, {"value": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "shape": [2, 3]}, {"Out": "float32"})
+
+tags = {"Ins": Lod(f(4, 2), [1, 2, 1]), "Ins_tag": Lod(i(4, 1, hi=4), [1, 1, 2])}
+instag = {"Out": "float32", "LossWeight": "float32", "IndexMap": "int64"}
+made("sequences", "filter_by_instag", {**tags, "Filter_tag": np.arange(4)}, {}, instag, (["Ins"], {"Out": (4, 2)}))
+made("nothing", "filter_by_instag", {**tags, "Filter_tag": one(9, "int64")}, {}, instag, (["Ins"], {"Out": (1, 2)}))
+
+for op, attrs in (("flatten", {"axis": 1}), ("squeeze", {"axes": [0]}), ("unsqueeze", {"axes": [0]})):
+    shape = {"flatten": (1, 6), "squeeze": (2, 1, 3), "unsqueeze": (1, 1, 2, 1, 3)}[op]
+    made("plain", op, {"X": f(1, 2, 1, 3)}, attrs, {"Out": "float32"}, (["X"], {"Out": shape}))
+
+norm = {"X": f(3, 4, 2, 2), "Scale": f(4), "Bias": f(4), "Mean": f(4), "Variance": f(4, lo=0.5)}
+normed = {"Y": "float32", "MeanOut": "=Mean", "VarianceOut": "=Variance", "SavedMean": "float32", "SavedVariance": "float32"}
+for op in ("fused_batch_norm", "inplace_abn", "sync_batch_norm"):
+    ins = {**norm, "X": f(3, 4, 2, 4)}  # of either layout
+    more = {"activation": "leaky_relu"} if op == "inplace_abn" else {}
+    shape = (["X", "Scale", "Bias"], {"Y": (3, 4, 2, 4)})
+    made("training", op, ins, {"momentum": 0.8, "epsilon": 1e-3, **more}, normed, shape, hidden=("SavedMean", "SavedVariance"))
+    made("test", op, ins, {"momentum": 0.8, "epsilon": 1e-3, "is_test": True, **more}, normed, hidden=("SavedMean", "SavedVariance"))
+
+made("two groups", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 2, 2, 2), "Bias": f(4)},
+     {"groups": 2, "activation": "leaky_relu", "alpha": 0.3, "paddings": [1, 0]}, {"Output": "float32"})
+made("normed", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "Scale": f(4), "Shift": f(4), "Mean": f(4), "Variance": f(4, lo=0.5)},
+     {"epsilon": 1e-3}, {"Output": "float32"})
+
+ids = Lod(i(6, 1, hi=7), [2, 0, 4])
+made("dense", "fused_embedding_seq_pool", {"W": f(7, 3), "Ids": ids}, {"combiner": "sum", "padding_idx": ("long", int(ids.array[0, 0]))},
+     {"Out": "float32"}, (["W"], {"Out": (3, 3)}))
+made("dense", "fused_embedding_seq_pool_concat", {"W": [f(7, 3), f(7, 3)], "Ids": [ids, ids], "X": [f(3, 2)]},
+     {"combiner": "sum", "parts": [1, 0, 1], "padding_idx": ("long", int(ids.array[0, 0]))}, {"Out": "float32"},
+     (["W", "X"], {"Out": (3, 8)}))
+
+made("small", "gaussian_random_batch_size_like", {"Input": f(3, 4)}, {"shape": [5, 6], "seed": 7}, {"Out": "float32"})
+made("square", "uniform_random", {}, {"shape": ("longs", [4, 4]), "seed": 7, "diag_num": 3, "diag_step": 5}, {"Out": "float32"})
+made("square", "uniform_random_batch_size_like", {"Input": f(4, 4)}, {"shape": [4, 4], "seed": 7, "diag_num": 3, "diag_step": 5}, {"Out": "float32"})
+
+made("rows", "lookup_sparse_table", {"W": Rows([2, 4, 7], f(3, 2), 10), "Ids": np.array([[2], [7], [4]])}, {}, {"Out": "float32"})
+
+made("plain", "lstm_unit", {"X": f(2, 12), "C_prev": f(2, 3)}, {}, {"C": "float32", "H": "float32"},
+     (["X", "C_prev"], {"C": (2, 3), "H": (2, 3)}))
+for name, attrs in (("peepholes", {}), ("clipped", {"cell_clip": 0.2, "proj_clip": 0.1})):
+    made(name, "lstmp", {"Input": Lod(f(5, 12), [3, 2]), "Weight": f(2, 12), "ProjWeight": f(3, 2), "Bias": f(1, 21)}, attrs,
+         {slot: "float32" for slot in ("Projection", "Cell", "BatchGate", "BatchCellPreAct", "BatchHidden")},
+         (["Input", "Weight", "ProjWeight", "Bias"], {"Projection": (5, 2)}), hidden=("BatchGate", "BatchCellPreAct", "BatchHidden"))
+
+made("plain", "margin_rank_loss", {"Label": np.sign(f(5, 1)), "X1": f(5, 1), "X2": f(5, 1)}, {"margin": 0.1},
+     {"Activated": "float32", "Out": "float32"}, (["X1", "X2"], {"Out": (5, 1)}))
+made("plain", "mean_iou", {"Predictions": i(8, hi=3, dt="int32"), "Labels": i(8, hi=3, dt="int32")}, {"num_classes": 3},
+     {"OutMeanIou": "float32", "OutWrong": "int32", "OutCorrect": "int32"})
+halves = {"X": Lod(f(5, 2), [1, 2], [2, 1, 2]), "Mask": np.array([[True], [False]]), "InTrue": Lod(f(2, 2), [1], [2]), "InFalse": Lod(f(3, 2), [2], [1, 2])}
+made("two levels", "merge_lod_tensor_infer", halves, {"level": 0}, {"Out": "float32"})
+made("two heads", "multi_head_attention", {"Q": f(2, 3, 4), "K": f(2, 3, 4), "V": f(2, 3, 4)}, {"heads": 2, "scale": 0.5},
+     {"Out": "float32", "Probs": "float32"}, (["Q", "K", "V"], {"Out": (2, 3, 4)}), hidden=("Probs",))
+
+made("drawn", "nce", {"Input": f(4, 3), "Label": i(4, 1, hi=6), "Weight": f(6, 3), "Bias": f(6, 1)},
+     {"num_total_classes": 6, "num_neg_samples": 3, "seed": 7}, {"Cost": "float32", "SampleLogits": "float32", "SampleLabels": "int64"},
+     (["Input", "Weight", "Bias"], {"Cost": (4, 1)}))
+
+made("beyond", "one_hot", {"X": np.array([[1], [9]])}, {"depth": 4, "allow_out_of_range": True}, {"Out": "float32"})
+made("within", "one_hot", {"X": np.array([[1], [2]])}, {"depth": 4}, {"Out": "float32"})
+made("beyond", "one_hot_v2", {"X": np.array([[1], [9]])}, {"depth": 4, "allow_out_of_range": True}, {"Out": "float32"})
+
+made("constant", "pad2d", {"X": f(2, 3, 4, 3)}, {"paddings": [1, 1, 2, 0], "pad_value": 0.5}, {"Out": "float32"},
+     (["X"], {"Out": (2, 3, 6, 5)}))
+made("plain", "pad_constant_like", {"X": f(4, 5), "Y": f(2, 3)}, {"pad_value": 0.5}, {"Out": "float32"}, (["Y"], {"Out": (4, 5)}))
+made("plain", "proximal_adagrad", {"Param": f(4), "Grad": f(4), "LearningRate": one(0.1), "Moment": f(4, lo=0.1)}, {"l1": 0.1, "l2": 0.1},
+     {"ParamOut": "=Param", "MomentOut": "=Moment"})
+made("boxes", "prroi_pool", {"X": f(1, 2, 6, 6), "ROIs": Lod(np.array([[0.5, 0.7, 3.2, 4.1], [1, 1, 5, 4]], "float32"), [2])},
+     {"pooled_height": 2, "pooled_width": 3, "spatial_scale": 0.9}, {"Out": "float32"}, (["X"], {"Out": (2, 2, 2, 3)}))
+
+
+def bloom(*words):
+    """A filter of 96 bits and one hash function, as a tensor of floats."""
+    return np.frombuffer(np.array([17070416, 96, 1, 5], "uint64").tobytes() + bytes(words), "float32").reshape(11, 1).copy()
+
+
+for op in ("pyramid_hash", "search_pyramid_hash"):
+    tokens = Lod(np.array([[5], [9], [3], [4], [7], [1], [2], [2]], "int32"), [4, 1, 3])
+    attrs = {"num_emb": 4, "space_len": 20, "pyramid_layer": 3, "rand_len": 2, "drop_out_percent": 0.5, "is_training": 1, "seed": 7, "lr": 0.1}
+    lists = {"WhiteList": bloom(*[0x5A] * 12), "BlackList": bloom(*[0x0F] * 12)}
+    outs = {"Out": "float32", "DropPos": "int32"}
+    for name, more, given in (("drops", {}, {}), ("lists", {"white_list_len": 11, "black_list_len": 11}, lists)):
+        made(name, op, {"X": tokens, "W": f(22, 1), **given}, {**attrs, **more}, outs)
+
+made("window", "random_crop", {"X": f(2, 6, 6), "Seed": one(3, "int64")}, {"shape": [3, 3]}, {"Out": "float32", "SeedOut": "int64"})
+made("plain", "rnn_memory_helper", {"X": f(2, 3)}, {}, {"Out": "float32"}, (["X"], {"Out": (2, 3)}))
+made("no gradient", "rnn_memory_helper", {"X": f(2, 3)}, {}, {"Out": "float32"}, (["X"], {}))
+made("drawn", "sample_logits", {"Logits": f(4, 9), "Labels": i(4, 2, hi=9)}, {"num_samples": 3, "seed": 7},
+     {"Samples": "int64", "Probabilities": "float32", "LogitsDim": "float32", "LabelsDim": "int64", "SampledLogits": "float32", "SampledLabels": "int64"},
+     hidden=("LogitsDim", "LabelsDim"))  # the shapes are all they have
+made("two channels", "sequence_topk_avg_pooling", {"X": Lod(f(12, 1), [12]), "ROW": Lod(f(2, 1), [2]), "COLUMN": Lod(f(3, 1), [3])},
+     {"topks": [1, 2], "channel_num": 2}, {"Out": "float32", "pos": "int32"}, (["X"], {"Out": (2, 4)}))
+made("drawn", "shuffle_batch", {"X": f(8, 2)}, {"startup_seed": 7}, {"Out": "float32", "ShuffleIdx": "int64", "SeedOut": "int64"})
+made("plain", "smooth_l1_loss", {"X": f(4, 3, lo=-2, hi=2), "Y": f(4, 3)}, {"sigma": 1.5}, {"Diff": "float32", "Out": "float32"},
+     (["X", "Y"], {"Out": (4, 1)}))
+made("by number", "split_byref", {"X": f(6, 2)}, {"num": 2}, {"Out": ("float32", 2)})
+made("by sections", "split_byref", {"X": f(6, 2)}, {"sections": [2, 4]}, {"Out": ("float32", 2)})
+made("matched", "target_assign", {"X": Lod(f(3, 2, 4), [3]), "MatchIndices": np.array([[0, -1]], "int32")}, {"mismatch_value": 1},
+     {"Out": "float32", "OutWeight": "float32"})
+made("tree", "tdm_sampler", {"X": i(8, 1, hi=3), "Travel": np.array([[1, 3], [2, 6], [2, 0]]), "Layer": np.arange(1, 7).reshape(6, 1)},
+     {"neg_samples_num_list": [1, 2], "layer_offset_lod": [0, 2, 6], "seed": 7, "dtype": 3}, {"Out": "int64", "Labels": "int64", "Mask": "int64"})
+edges = np.array([[[1, 2], [1, 3], [3, 4], [4, 5]]], "int32")
+made("deep", "tree_conv", {"NodesVector": f(1, 5, 2), "EdgeSet": edges, "Filter": f(2, 3, 2, 2)}, {"max_depth": 3}, {"Out": "float32"},
+     (["NodesVector", "Filter"], {"Out": (1, 5, 2, 2)}))
