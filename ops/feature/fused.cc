@@ -127,9 +127,18 @@ StatusOr<std::vector<GradOp>> grad_fused(const GradContext& ctx) {
       .input("Out@GRAD", ctx.output_grad("Out"))
       .input("X", ctx.input("X"))
       .input("Y", ctx.input("Y"))
+      .output("IntermediateOut@GRAD",
+              saved ? ctx.output_grad("IntermediateOut") : std::vector<std::string>{})
       .output("X@GRAD", std::move(x))
       .output("Y@GRAD", std::move(y));
   copy_attrs(ctx, op);
+  // the gradients of the functions, whose names are those of the original
+  for (auto& [name, value] : op.attrs) {
+    if (name != "functor_list") continue;
+    auto functions = get_attr_or<Strings>(ctx.forward(), "functor_list", {});
+    for (std::string& function : functions) function += "_grad";
+    value = make_attr(std::move(functions));
+  }
   return one_grad_op(std::move(op));
 }
 

@@ -300,6 +300,11 @@ def locality_aware_nms(g, o):
     g.case(o, {"BBoxes": quads.astype("float32"), "Scores": g.f(1, 1, 6, lo=0.05, hi=1)},
            {"background_label": -1, "score_threshold": 0.0, "nms_top_k": 10, "nms_threshold": 0.3, "nms_eta": 1.0, "keep_top_k": 10, "normalized": False}, grad=False, tag="quadrangles",
            tolerance=(1e-3, 1e-3))
+    crowd = boxes(g, 12, 12.0, 20.0)[None]
+    for eta in (1.0, 0.7):
+        g.case(o, {"BBoxes": crowd, "Scores": g.f(1, 1, 12, lo=0.1, hi=1)},
+               {"background_label": -1, "score_threshold": 0.05, "nms_top_k": 12, "nms_threshold": 0.8, "nms_eta": eta, "keep_top_k": 12, "normalized": False}, grad=False, tag=f"eta {eta}",
+               tolerance=(1e-3, 1e-3))
 
 
 @op("detection_map")

@@ -28,6 +28,7 @@ def main():
     args = parser.parse_args()
     generator = load_generator(args.shared)
     import op_reference_cases
+    import option_reference_cases  # noqa: F401, adds its cases to the table
     only = set(args.only.split(",")) if args.only else None
     made = generator.Gen(False)
     functions = {}

@@ -101,6 +101,24 @@ TEST(FusedElementwise, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
+TEST(FusedElementwise, GivesTheGradientOfTheInnerResult) {
+  for (const bool outside : {true, false}) {
+    RunOp op("fused_elemwise_activation");
+    op.in("X", {2, 2}, {1, -2, 3, 4}, kF64).in("Y", {2}, {2, -5}, kF64);
+    op.attr("functor_list",
+            outside ? Strings{"elementwise_mul", "scale"} : Strings{"scale", "elementwise_mul"});
+    op.attr("scale", 3.0F).attr("save_intermediate_out", true).out("Out").out("IntermediateOut");
+    op.with_grad({"X", "Y"}).feed("Out0@GRAD", {2, 2}, {1, 10, 100, 1000}, kF64);
+    ASSERT_EQ(op.run_text(), "ok");
+    // X * (3 Y): the sums of X times Out@GRAD; 3 (X * Y): three times Out@GRAD
+    if (outside) {
+      EXPECT_THAT(op.values("IntermediateOut0@GRAD"), ElementsAre(301, 3980));
+    } else {
+      EXPECT_THAT(op.values("IntermediateOut0@GRAD"), ElementsAre(3, 30, 300, 3000));
+    }
+  }
+}
+
 TEST(FusedElementwise, NamesWhatItDoesNotKnow) {
   RunOp op("fused_elemwise_activation");
   op.in("X", {1}, {1}).in("Y", {1}, {1}).out("Out");

@@ -1,6 +1,7 @@
 // Updates of several parameters in one op against those of one.
 #include <functional>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/kernels/run_op.h"
@@ -128,6 +129,18 @@ TEST(MergedUpdates, AnErrorNamesItsParameter) {
     EXPECT_EQ(status.location().slot, "Param") << status.to_string();
     EXPECT_EQ(status.location().slot_index, 1) << status.to_string();
     EXPECT_EQ(status.location().var, "Param1") << status.to_string();
+  }
+}
+
+TEST(Updates, OfSixteenBitsNeedTheCopyThatTheyAskFor) {
+  for (const bool merged : {false, true}) {
+    RunOp op(merged ? "merged_momentum" : "momentum");
+    op.in("Param", {2}, {1, 2}, DType::kFloat16).in("Grad", {2}, {1, 1}, DType::kFloat16);
+    op.in("Velocity", {2}, {0, 0}).in("LearningRate", {1}, {0.1});
+    op.attr("mu", 0.9F).attr("multi_precision", true);
+    op.out_in_place("ParamOut", "Param").out_in_place("VelocityOut", "Velocity");
+    EXPECT_THAT(op.run_text(),
+                ::testing::HasSubstr("'multi_precision' is set, and MasterParam is missing"));
   }
 }
 

@@ -62,6 +62,26 @@ TEST(CoalesceTensor, MakesPartsOfOneBuffer) {
   }
 }
 
+// As the original lays parts out: whole steps of align_size, counted in elements of the given size.
+TEST(CoalesceTensor, CountsElementsOfAGivenSize) {
+  const auto elements = [](int32_t align, int32_t size) {
+    RunOp op("coalesce_tensor");
+    op.in("Input", {3}, {1, 2, 3}).in("Input", {2}, {4, 5}).attr("copy_data", true);
+    op.attr("align_size", align).attr("user_defined_size_of_dtype", size);
+    op.out("Output", 2).out("FusedOutput");
+    EXPECT_EQ(op.run_text(), "ok");
+    EXPECT_THAT(op.values("Output1"), ElementsAre(4, 5));
+    return op.values("FusedOutput0").size();
+  };
+  EXPECT_EQ(elements(16, -1), 4U + 4U);
+  EXPECT_EQ(elements(16, 2), 8U + 8U);
+  EXPECT_EQ(elements(6, -1), 3U + 3U);  // 12 bytes each
+  RunOp op("coalesce_tensor");
+  op.in("Input", {3}, {1, 2, 3}).attr("user_defined_size_of_dtype", 0);
+  op.out("Output").out("FusedOutput");
+  EXPECT_THAT(op.run_text(), HasSubstr("'user_defined_size_of_dtype' is 0, expected -1 or above"));
+}
+
 TEST(CoalesceTensor, FillsAndChecks) {
   RunOp op("coalesce_tensor");
   op.in("Input", {3}, {1}).attr("set_constant", true).attr("constant", 7.0F);

@@ -111,5 +111,14 @@ TEST(Feature, FusedPair) {
       "attribute 'functor_list' is 'relu', 'scale', expected one elementwise op");
 }
 
+// As the original writes them, so that either reads the other's programs.
+TEST(FusedElementwise, TheGradientNamesTheGradientsOfTheFunctions) {
+  const AttrList attrs{
+      {"functor_list", make_attr(std::vector<std::string>{"relu", "elementwise_add"})}};
+  EXPECT_EQ(grad("fused_elemwise_activation", "X Y", "Out IntermediateOut", attrs),
+            "fused_elemwise_activation_grad(Out Out@GRAD X Y -> X@GRAD Y@GRAD) "
+            "functor_list=[relu_grad,elementwise_add_grad]");
+}
+
 }  // namespace
 }  // namespace millrace::ops

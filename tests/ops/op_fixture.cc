@@ -88,6 +88,10 @@ std::string print_attr(const AttrValue& value) {
       return fmt::format("{}", value.float32());
     case AttrKind::kBool:
       return value.boolean() ? "true" : "false";
+    case AttrKind::kStrings: {
+      const std::vector<std::string> found(value.strings().begin(), value.strings().end());
+      return "[" + llvm::join(found, ",") + "]";
+    }
     default:
       return std::to_string(value.integer());
   }

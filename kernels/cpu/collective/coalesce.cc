@@ -21,7 +21,14 @@ struct Coalesce {
   bool copies = false;
   bool fills = false;
   double constant = 0;
-  int64_t align_elements = 1;
+  int64_t align = 1;          ///< in bytes
+  int64_t element_bytes = 4;  ///< of an element where parts are laid out
+
+  /// Elements of the buffer that a part of so many has.
+  [[nodiscard]] int64_t room(int64_t numel) const {
+    const int64_t bytes = (numel * element_bytes + align - 1) / align * align;
+    return bytes / element_bytes;
+  }
 };
 
 StatusOr<Coalesce> settings(const KernelSetup& op) {
@@ -38,9 +45,11 @@ StatusOr<Coalesce> settings(const KernelSetup& op) {
   c.fills = op.attr<bool>("set_constant");
   c.constant = op.attr<float>("constant");
   const auto given = op.attr<int64_t>("align_size");
-  const int64_t bytes = given > 0 ? given : kPageBytes;
-  if (op.attr<bool>("use_align"))
-    c.align_elements = std::max<int64_t>(1, bytes / dtype_size(c.dtype));
+  const auto bytes = op.attr<int64_t>("user_defined_size_of_dtype");
+  if (bytes != -1 && bytes <= 0)
+    return op.error("attribute 'user_defined_size_of_dtype' is {}, expected -1 or above 0", bytes);
+  c.element_bytes = bytes == -1 ? dtype_size(c.dtype) : bytes;
+  if (op.attr<bool>("use_align")) c.align = given > 0 ? given : kPageBytes;
   return c;
 }
 
@@ -53,8 +62,7 @@ StatusOr<std::vector<int64_t>> places(const KernelContext& ctx, const Coalesce& 
       return ctx.error("Input[{}] is {}, expected elements of {}", k, describe(part),
                        dtype_name(c.dtype));
     }
-    const int64_t parts = (part.numel() + c.align_elements - 1) / c.align_elements;
-    begins.push_back(begins.back() + parts * c.align_elements);
+    begins.push_back(begins.back() + c.room(part.numel()));
   }
   return begins;
 }

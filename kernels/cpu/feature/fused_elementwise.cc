@@ -36,8 +36,15 @@ StatusOr<Unary> unary_of(const KernelSetup& op, const std::string& name) {
       "attribute 'functor_list' names '{}', expected relu, scale, tanh, sigmoid or gelu", name);
 }
 
-StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op) {
-  const auto names = op.attr<std::vector<std::string>>("functor_list");
+// Gradient ops name the gradients of the functions, relu_grad; older programs of ours the
+// functions.
+StatusOr<FusedElementwisePair> pair_of_fused_elementwise(const KernelSetup& op,
+                                                         bool is_gradient = false) {
+  auto names = op.attr<std::vector<std::string>>("functor_list");
+  for (std::string& name : names) {
+    llvm::StringRef function = name;
+    if (is_gradient && function.consume_back("_grad")) name = function.str();
+  }
   if (names.size() != 2)
     return op.error("attribute 'functor_list' has {} entries, expected 2", names.size());
   FusedElementwisePair pair;
@@ -175,6 +182,7 @@ struct FusedElementwiseGrads {
   const Tensor* dout = nullptr;
   Tensor* dx = nullptr;
   Tensor* dy = nullptr;
+  Tensor* dinner = nullptr;
 };
 
 template <typename T>
@@ -185,6 +193,8 @@ void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedEl
   const T* const d = g.dout->data<T>();
   T* const dx = g.dx == nullptr ? nullptr : g.dx->data<T>();
   T* const dy = g.dy == nullptr ? nullptr : g.dy->data<T>();
+  T* const dinner = g.dinner == nullptr ? nullptr : g.dinner->data<T>();
+  if (dinner != nullptr) std::fill_n(dinner, g.dinner->numel(), T(0));
   if (dx != nullptr) std::fill_n(dx, g.dx->numel(), T(0));
   if (dy != nullptr) std::fill_n(dy, g.dy->numel(), T(0));
   const bool product = p.binary == Binary::kMul;
@@ -195,6 +205,7 @@ void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedEl
         p.binary_outside ? d[i]
                          : d[i] * slope_of_fused_elementwise(p, combine_fused_elementwise(p, a, b));
     const T to_b = product ? through * a : through;
+    if (dinner != nullptr) dinner[p.binary_outside ? iy : i] += p.binary_outside ? to_b : through;
     if (dx != nullptr) dx[ix] += product ? through * b : through;
     if (dy != nullptr)
       dy[iy] += p.binary_outside ? to_b * slope_of_fused_elementwise(p, y[iy]) : to_b;
@@ -202,11 +213,12 @@ void backward_fused_elementwise(const FusedElementwiseOperands& o, const FusedEl
 }
 
 StatusOr<Kernel> fused_grad(const KernelSetup& op) {
-  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op));
+  MILLRACE_ASSIGN_OR_RETURN(const FusedElementwisePair pair, pair_of_fused_elementwise(op, true));
   const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex dout = op.input("Out@GRAD");
   const ArgIndex dx = op.output("X@GRAD");
   const ArgIndex dy = op.output("Y@GRAD");
+  const ArgIndex dinner = op.output("IntermediateOut@GRAD");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
@@ -218,6 +230,8 @@ StatusOr<Kernel> fused_grad(const KernelSetup& op) {
                        describe(*g.dout));
     MILLRACE_ASSIGN_OR_RETURN(g.dx, result_like(ctx, dx, *o.x));
     MILLRACE_ASSIGN_OR_RETURN(g.dy, result_like(ctx, dy, *o.y));
+    MILLRACE_ASSIGN_OR_RETURN(g.dinner,
+                              result_like(ctx, dinner, pair.binary_outside ? *o.y : *g.dout));
     return dispatch<FloatTypes>(o.x->dtype(), [&](auto tag) -> Status {
       backward_fused_elementwise<typename decltype(tag)::type>(o, pair, g);
       return Ok();

@@ -100,6 +100,7 @@ UpdateSlots update_slots(const KernelSetup& op,
   slots.param_out = op.output("ParamOut", k);
   const bool has_master = op.def().find_attr("multi_precision") != nullptr;
   if (has_master && op.attr<bool>("multi_precision")) {
+    slots.wants_master = true;
     slots.master = op.input("MasterParam", k);
     slots.master_out = op.output("MasterParamOut", k);
   }
@@ -127,6 +128,8 @@ StatusOr<UpdateTensors> update_tensors(const KernelContext& ctx, const UpdateSlo
   UpdateTensors t;
   MILLRACE_ASSIGN_OR_RETURN(t.param, in_place(ctx, slots.param, slots.param_out, "Param"));
   const bool half = is_half(t.param->dtype());
+  if (half && slots.wants_master && !slots.master)
+    return ctx.error("attribute 'multi_precision' is set, and MasterParam is missing");
   if (half && slots.master) {
     MILLRACE_ASSIGN_OR_RETURN(t.master,
                               in_place(ctx, slots.master, slots.master_out, "MasterParam"));

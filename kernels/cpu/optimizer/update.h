@@ -47,6 +47,7 @@ struct UpdateSlots {
   ArgIndex param_out;
   ArgIndex master;  ///< float copy of a 16-bit parameter; absent unless multi_precision
   ArgIndex master_out;
+  bool wants_master = false;                                   ///< multi_precision
   llvm::SmallVector<std::pair<ArgIndex, ArgIndex>, 3> states;  ///< input and output
   int shared = -1;  ///< number of an update that all devices make together; else -1
   std::optional<double> default_rate;  ///< where the op may lack LearningRate
