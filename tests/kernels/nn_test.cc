@@ -246,6 +246,16 @@ TEST(InplaceAbn, TheGradientIsFoundFromTheResultAlone) {
   }
 }
 
+// What a rectifier has cut off is not in Y any more.
+TEST(InplaceAbn, HasNoGradientThroughAFusedRectifier) {
+  RunOp op("inplace_abn");
+  op.in("X", {2, 3}, noise(6)).in("Mean", {3}, {0}).in("Variance", {3}, {1}).out("Y");
+  op.out_in_place("MeanOut", "Mean").out_in_place("VarianceOut", "Variance");
+  op.out("SavedMean").out("SavedVariance").attr("fuse_with_relu", true);
+  op.with_grad({"X"}).feed("Y0@GRAD", {2, 3}, noise(6));
+  EXPECT_THAT(op.run_text(), HasSubstr("attribute 'fuse_with_relu' has no gradient"));
+}
+
 // A negative padding cuts a border off, as in the original.
 TEST(Conv, NegativePaddingCutsABorderOff) {
   std::vector<double> inner;

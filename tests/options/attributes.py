@@ -10,7 +10,8 @@ A row of the table says who sees the attribute:
     {"read": FILE}                                 no reference case shows it; this source reads it
     {"none": REASON}                               it has no effect
 
-K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets others beforehand. Cases that rows
+K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets others beforehand,
+"arguments": [...] are more arguments of run-program. Cases that rows
 name are run twice as they are: where values are not the same both times, only shapes are compared.
 
 gradient_attributes.json has the same rows for gradient ops, by the name of the forward op: there the flip is in the gradient op
@@ -46,10 +47,17 @@ MOST_TURNS = 40
 
 # Words that an attribute of this name may have; any other string is tried as one that is none.
 WORDS = {"pooling_type": ["avg", "max"], "pooltype": ["AVERAGE", "SUM", "MAX"], "padding_algorithm": ["SAME", "VALID"],
-         "data_format": ["NHWC", "NCHW"], "data_layout": ["NHWC", "NCHW"], "mode": ["reflect", "edge", "channel", "min"],
+         "data_format": ["NHWC", "NCHW"], "data_layout": ["NHWC", "NCHW"], "mode": ["reflect", "edge", "channel", "min", "nearest"],
          "interp_method": ["nearest", "bilinear"], "code_type": ["decode_center_size"], "curve": ["PR"],
-         "match_type": ["per_prediction"], "activation": ["tanh"], "gate_activation": ["tanh"], "reduction": ["sum", "none"],
-         "unary": ["scale"], "overwrite": ["x"], "Scale": ["x"]}
+         "match_type": ["per_prediction", "bipartite"], "activation": ["tanh", "relu", "elu", "identity"], "reduction": ["sum", "none"],
+         "unary": ["scale"], "overwrite": ["x"], "Scale": ["x"], "Reduce": ["add", "multiply", "assign"], "activation_type": ["relu", ""],
+         "ap_type": ["11point", "integral"], "chunk_scheme": ["IOE", "IOBES", "plain"], "combiner": ["average", "sqrt"],
+         "dropout_implementation": ["upscale_in_train", "downgrade_in_infer"], "fc_activation": ["tanh", "relu"],
+         "functor_list": [["elementwise_mul", "tanh"], ["elementwise_mul_grad", "tanh_grad"]], "mining_type": ["hard_example"],
+         "padding_mode": ["border", "reflection"], "regularization_method": ["l2_decay", [""], ["l2_decay"], ["l2_decay", "l2_decay"]],
+         "unpooling_type": ["max"], "steps": [["tanh X=x0 -> Out=t", "elementwise_mul X=t Y=x1 -> Out=t"]], "atol": ["10"], "rtol": ["10"],
+         "str_value": ["7"], "whole_operands": [["X"]], **{name: ["sigmoid", "relu", "tanh"] for name in
+                                ("gate_activation", "cell_activation", "candidate_activation", "proj_activation")}}
 
 def type_of(desc):
     return next(value for number, _, value, _, _ in desc if number == 3).decode()
@@ -102,18 +110,18 @@ def other_values(name, kind, value):
     plain = kind.rstrip("s")
     if plain == "bool":
         return [[not v for v in value] + ([] if value else [True])] if kind == "bools" else [not value]
-    if kind in ("int", "long"):
+    if kind in ("int", "long", "block"):
         return [v for v in (value + 1, value - 1, value + 2, 0) if v != value]
     if kind in ("float", "float64"):
         return [value * 1.5 + 0.25, -value - 1.0, 0.0]
     if kind == "string":
-        return [word for word in WORDS.get(name, []) if word != value] + ["no such word"]
+        return [word for word in WORDS.get(name, []) if isinstance(word, str) and word != value] + ["no such word"]
     if kind in ("ints", "longs"):
         lists = [[v + 1 for v in value], value[::-1], value[:-1], [1], [0], [2, 1], []]
         return [found for found in lists if found != value]
     if kind in ("floats", "float64s"):
         return [found for found in ([v * 1.5 + 0.25 for v in value], value[:-1], [0.5], []) if found != value]
-    return [["no such word"]]
+    return [words for words in WORDS.get(name, []) if isinstance(words, list) and words != value] + [["no such word"]]
 
 
 def parse_default(text):
@@ -181,7 +189,8 @@ class Cases:
             self.known[op].update({case.name: case.build() for case in made_cases.CASES.get(op, [])})
         return self.known[op]
 
-    def job(self, folder, tag, op, key, program):
+    def job(self, folder, tag, op, row, program):
+        key = row["case"]
         _, feed, fetch = self.of(op)[key]
         base = os.path.join(folder, tag)
         with open(base + ".pb", "wb") as file:
@@ -189,7 +198,8 @@ class Cases:
         path = os.path.join(folder, f"{op}.{key}.in.npz")
         if not os.path.exists(path):
             np.savez(path, **feed)
-        return {"program": base + ".pb", "feed": path, "fetch": fetch, "output": base + ".out.npz"}
+        return {"program": base + ".pb", "feed": path, "fetch": fetch, "output": base + ".out.npz",
+                "arguments": row.get("arguments", [])}
 
 
 class Table:
@@ -246,13 +256,21 @@ def outcome(job, answer):
         return "ran", {name: (str(file[name].dtype), file[name].shape, file[name].tobytes()) for name in file.files}
 
 
+def run_alone(tools, job):
+    """Outcome of a job with arguments of its own."""
+    command = [os.path.join(tools, "run-program"), "--program", job["program"], "--feed", job["feed"], "--fetch", ",".join(job["fetch"]),
+               "--output", job["output"], "--force"]
+    ran = subprocess.run(command + job["arguments"], capture_output=True, text=True, errors="replace", timeout=60)
+    return ("crashed", "") if ran.returncode < 0 else outcome(job, {"ok": ran.returncode == 0, "error": ran.stderr})
+
+
 def run_chunk(tools, folder, tag, jobs):
     """Outcomes in order; a job that ends the process is one that crashed."""
     done, rest = [], list(jobs)
     while rest:
         path = os.path.join(folder, f"{tag}.{len(done)}.jsonl")
         with open(path, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(job) + "\n" for job in rest)
+            file.writelines(json.dumps({name: value for name, value in job.items() if name != "arguments"}) + "\n" for job in rest)
         command = [os.path.join(tools, "run-program"), "--batch", path] + LIMIT
         try:
             ran = subprocess.run(command, capture_output=True, text=True, errors="replace",
@@ -273,11 +291,18 @@ class Runner:
         self.tools, self.folder, self.jobs, self.count = tools, folder, jobs, 0
 
     def run(self, jobs):
-        chunks = [jobs[i:i + CHUNK] for i in range(0, len(jobs), CHUNK)]
+        """Outcomes in order."""
+        together = [i for i, job in enumerate(jobs) if not job["arguments"]]
+        chunks = [together[i:i + CHUNK] for i in range(0, len(together), CHUNK)] + [[i] for i, job in enumerate(jobs) if job["arguments"]]
         self.count += 1
+        found = {}
         with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
-            parts = pool.map(lambda pair: run_chunk(self.tools, self.folder, f"{self.count}.{pair[0]}", pair[1]), enumerate(chunks))
-            return [found for part in parts for found in part]
+            for chunk, part in zip(chunks, pool.map(lambda pair: self.chunk(f"{self.count}.{pair[0]}", [jobs[i] for i in pair[1]]), enumerate(chunks))):
+                found.update(zip(chunk, part))
+        return [found[i] for i in range(len(jobs))]
+
+    def chunk(self, tag, jobs):
+        return [run_alone(self.tools, jobs[0])] if jobs[0]["arguments"] else run_chunk(self.tools, self.folder, tag, jobs)
 
 
 def reading_sources():
@@ -315,7 +340,7 @@ def likeliest(op, attr, sources):
 
 def key_of(op, row):
     """What rows of the same base have in common."""
-    return op, str(row["case"]), json.dumps(row.get("with", {}), sort_keys=True)
+    return op, str(row["case"]), json.dumps([row.get("with", {}), row.get("arguments", [])], sort_keys=True)
 
 
 def bases(table, runner, wanted):
@@ -323,7 +348,7 @@ def bases(table, runner, wanted):
     listed = list({key_of(op, row): (op, row) for op, row in wanted}.items())
     found = []
     for turn, order in enumerate((listed, listed[::-1])):
-        jobs = [table.cases.job(runner.folder, f"b{turn}.{i}", op, row["case"], table.base(op, row)) for i, (_, (op, row)) in enumerate(order)]
+        jobs = [table.cases.job(runner.folder, f"b{turn}.{i}", op, row, table.base(op, row)) for i, (_, (op, row)) in enumerate(order)]
         found.append({key: result for (key, _), result in zip(order, runner.run(jobs))})
     return {key: ("unsteady", shapes_of(what)) if how == "ran" and what != found[1][key][1] else (how, what)
             for key, (how, what) in found[0].items()}
@@ -350,7 +375,7 @@ def search(table, runner):
     refused = {}
     for turn in range(max((len(rows) for rows in open_rows.values()), default=0)):
         trying = [(key, rows[turn]) for key, rows in open_rows.items() if turn < len(rows) and key[1] not in found[key[0]]]
-        jobs = [table.cases.job(runner.folder, f"s{turn}.{i}", op, row["case"], table.flipped(op, attr, row))
+        jobs = [table.cases.job(runner.folder, f"s{turn}.{i}", op, row, table.flipped(op, attr, row))
                 for i, ((op, attr), row) in enumerate(trying)]
         for ((op, attr), row), outcome_of in zip(trying, runner.run(jobs)):
             if plain[key_of(op, row)][0] not in ("ran", "unsteady"):
@@ -390,7 +415,7 @@ def check(table, runner, only):
     flips = [row for row in rows if "case" in row[2]]
     sources = reading_sources()
     plain = bases(table, runner, [(op, row) for op, _, row in flips])
-    found = runner.run([table.cases.job(runner.folder, f"c{i}", op, row["case"], table.flipped(op, attr, row))
+    found = runner.run([table.cases.job(runner.folder, f"c{i}", op, row, table.flipped(op, attr, row))
                         for i, (op, attr, row) in enumerate(flips)])
     for (op, attr, row), outcome_of in zip(flips, found):
         before = plain[key_of(op, row)]

@@ -25,68 +25,98 @@ class Rows:
         self.rows, self.array, self.height = rows, array, height
 
 
+class Array:
+    """A list of tensors as one var."""
+
+    def __init__(self, *items):
+        self.items, self.array = items, items[0]
+
+
+class Constant:
+    """A tensor that the program fills itself: what is fed would be divided among devices."""
+
+    def __init__(self, value, *shape):
+        self.value, self.shape, self.array = value, shape, np.zeros(shape, "float32")
+
+
+def described(value):
+    """(kind, element type, dims, LoD levels) of a var."""
+    array = value if isinstance(value, np.ndarray) else value.array
+    kind = form.SELECTED_ROWS if isinstance(value, Rows) else form.LOD_TENSOR_ARRAY if isinstance(value, Array) else form.LOD_TENSOR
+    dims = [value.height, *array.shape[1:]] if isinstance(value, Rows) else list(array.shape)
+    return kind, NUMBERS[str(array.dtype)], dims, len(value.levels) if isinstance(value, Lod) else 0
+
+
+def members(name, value):
+    """What the feed has of a var."""
+    if isinstance(value, np.ndarray):
+        return {name: value}
+    if isinstance(value, Array):
+        return {name + ".length": np.array(len(value.items)), **{f"{name}.{k}": item for k, item in enumerate(value.items)}}
+    if isinstance(value, Rows):
+        return {name: value.array, name + ".rows": np.array(value.rows, "int64"), name + ".height": np.array(value.height, "int64")}
+    return {name: value.array, **{f"{name}.lod{k}": np.array(level, "int64") for k, level in enumerate(value.levels)}}
+
+
 class Made:
     """One op and, where `grad` is given, its gradient op.
 
     inputs: slot -> value or list of them; attrs: name -> value, or (kind, value) where the kind is not plain;
-    outputs: slot -> element type, "=Slot" for the var of an input, (type, count) for several, "rows" for SelectedRows;
-    grad: (inputs whose gradients are fetched, {output: shape of its gradient, which is fed}); with "sparse" the first is SelectedRows.
+    outputs: slot -> element type, "=Slot" for the vars of an input, (type, count) for several;
+    grad: (inputs whose gradients are fetched, {output: shape of its gradient, which is fed}), as SelectedRows with `sparse`;
+    hidden: outputs that are not fetched; also: inputs that are fetched when all is done.
     """
 
-    def __init__(self, name, op, inputs, attrs, outputs, grad=None, sparse=False, hidden=()):
-        self.name, self.op, self.inputs, self.attrs, self.sparse = name, op, {}, attrs, sparse
+    def __init__(self, name, op, inputs, attrs, outputs, grad=None, sparse=False, hidden=(), also=()):
+        self.name, self.op, self.attrs, self.outputs = name, op, attrs, outputs
         self.inputs = {slot: value if isinstance(value, list) else [value] for slot, value in inputs.items()}
-        self.outputs, self.grad, self.hidden = outputs, grad, hidden
-
-    def names(self, slot, count):
-        return [f"{slot}_{k}" for k in range(count)]
+        self.grad, self.sparse, self.hidden, self.also = grad, sparse, hidden, also
 
     def build(self):
         """(program, members of the feed, names to fetch)"""
-        variables, feed, fetch, ins, outs = {}, {}, [], {}, {}
+        variables, feed, fetch, ins, outs, ops = {}, {}, [], {}, {}, []
         for slot, values in self.inputs.items():
-            ins[slot] = self.names(slot, len(values))
+            ins[slot] = [f"{slot}_{k}" for k in range(len(values))]
             for name, value in zip(ins[slot], values):
-                array = value if isinstance(value, np.ndarray) else value.array
-                variables[name] = (form.SELECTED_ROWS if isinstance(value, Rows) else form.LOD_TENSOR, NUMBERS[str(array.dtype)],
-                                   list(array.shape) if not isinstance(value, Rows) else [value.height, *array.shape[1:]],
-                                   len(value.levels) if isinstance(value, Lod) else 0)
-                feed[name] = array
-                if isinstance(value, Lod):
-                    feed.update({f"{name}.lod{k}": np.array(level, "int64") for k, level in enumerate(value.levels)})
-                if isinstance(value, Rows):
-                    feed.update({name + ".rows": np.array(value.rows, "int64"), name + ".height": np.array(value.height, "int64")})
+                variables[name] = described(value)
+                if isinstance(value, Constant):
+                    filled = {"shape": ("longs", list(value.shape)), "value": value.value, "dtype": NUMBERS["float32"]}
+                    ops.append(form.encode_op("fill_constant", {}, {"Out": [name]}, filled))
+                else:
+                    feed.update(members(name, value))
         for slot, what in self.outputs.items():
             if isinstance(what, str) and what.startswith("="):
                 outs[slot] = ins[what[1:]]
             else:
                 dtype, count = what if isinstance(what, tuple) else (what, 1)
-                outs[slot] = self.names(slot, count)
-                for name in outs[slot]:
-                    kind = form.SELECTED_ROWS if dtype == "rows" else form.LOD_TENSOR
-                    variables[name] = (kind, NUMBERS.get(dtype, 5), [-1], 0)
+                outs[slot] = [f"{slot}_{k}" for k in range(count)]
+                variables.update({name: (form.LOD_TENSOR, NUMBERS[dtype], [-1], 0) for name in outs[slot]})
             if slot not in self.hidden:
                 fetch += outs[slot]
-        ops = [form.encode_op(self.op, ins, outs, self.attrs)]
+        ops.append(form.encode_op(self.op, ins, outs, self.attrs))
         if self.grad:
-            slots, outer = self.grad
-            rng = np.random.default_rng(5)
-            taken = {**ins, **outs}
-            for slot, shape in outer.items():
-                names = [name + "@GRAD" for name in outs[slot]]
-                taken[slot + "@GRAD"] = names
-                dtype = self.outputs[slot][0] if isinstance(self.outputs[slot], tuple) else self.outputs[slot]
-                for name in names:
-                    variables[name] = (form.LOD_TENSOR, NUMBERS[dtype], list(shape), 0)
-                    feed[name] = rng.uniform(-1, 1, shape).astype(dtype)
-            given = {slot + "@GRAD": [name + "@GRAD" for name in ins[slot]] for slot in slots}
-            for slot in slots:
-                for name in ins[slot]:
-                    kind, number, dims, level = variables[name]
-                    variables[name + "@GRAD"] = (form.SELECTED_ROWS if self.sparse else kind, number, dims, level)
-                    fetch.append(name + "@GRAD")
-            ops.append(form.encode_op(self.op + "_grad", taken, given, self.attrs))
+            ops.append(self.gradient(variables, feed, fetch, {**ins, **outs}))
+        fetch += [name for slot in self.also for name in ins[slot]]
         return form.encode_program(variables, ops), feed, fetch
+
+    def gradient(self, variables, feed, fetch, taken):
+        slots, outer = self.grad
+        rng = np.random.default_rng(5)
+        for slot, shape in outer.items():
+            names = [name + "@GRAD" for name in taken[slot]]
+            dtype = self.outputs[slot][0] if isinstance(self.outputs[slot], tuple) else self.outputs[slot]
+            for name in names:
+                variables[name] = (form.LOD_TENSOR, NUMBERS[dtype], list(shape), 0)
+                feed[name] = rng.uniform(-1, 1, shape).astype(dtype)
+            taken[slot + "@GRAD"] = names
+        given = {}
+        for slot in slots:
+            given[slot + "@GRAD"] = [f"{slot}_{k}@GRAD" for k in range(len(self.inputs[slot]))]
+            for name, value in zip(given[slot + "@GRAD"], self.inputs[slot]):
+                kind, *rest = described(value)
+                variables[name] = (form.SELECTED_ROWS if self.sparse else kind, *rest)
+                fetch.append(name)
+        return form.encode_op(self.op + "_grad", taken, given, self.attrs)
 
 
 def made(name, op, *args, **more):
@@ -134,16 +164,6 @@ sparse = {"Param": f(5, 3), "Grad": Rows([4, 1], f(2, 3), 5), "LearningRate": on
           "Beta1Pow": one(0.9), "Beta2Pow": one(0.99)}
 made("sparse", "adamw", sparse, {}, {slot + "Out": "=" + slot for slot in sparse if slot not in ("Grad", "LearningRate")})
 
-adam = {"Param": [f(4, 3), f(2)], "Grad": [f(4, 3), f(2)], "LearningRate": [one(0.1), one(0.1)], "Moment1": [f(4, 3), f(2)],
-        "Moment2": [f(4, 3, lo=0.1), f(2, lo=0.1)], "Beta1Pow": [one(0.9), one(0.9)], "Beta2Pow": [one(0.99), one(0.99)]}
-made("plain", "merged_adam", adam, {}, {slot + "Out": "=" + slot for slot in adam if slot not in ("Grad", "LearningRate")})
-
-average = {"param": f(3, 2), "in_sum_1": f(3, 2), "in_sum_2": f(3, 2), "in_sum_3": f(3, 2), "in_num_accumulates": one(3, "int64"),
-           "in_old_num_accumulates": one(2, "int64"), "in_num_updates": one(9, "int64")}
-made("window", "average_accumulates", average,
-     {"average_window": 0.5, "max_average_window": ("long", 100), "min_average_window": ("long", 2)},
-     {"out_" + slot[3:]: "=" + slot for slot in average if slot != "param"})
-
 made("two", "coalesce_tensor", {"Input": [f(3, 2), f(5)]}, {"copy_data": True}, {"Output": ("float32", 2), "FusedOutput": "float32"})
 
 made("plain", "center_loss", {"X": f(4, 3), "Label": i(4, 1, hi=5), "Centers": f(5, 3), "CenterUpdateRate": one(0.1)},
@@ -156,7 +176,7 @@ made("levels", "collect_fpn_proposals",
 
 lstm = {"Input": f(5, 2, 4), "InitH": f(1, 2, 3), "InitC": f(1, 2, 3), "W": f(3 * 4 * (4 + 3) + 2 * 3 * 4)}
 made("dropout", "cudnn_lstm", {**lstm, "InitH": f(2, 2, 3), "InitC": f(2, 2, 3), "W": f(3 * 4 * (4 + 3) + 3 * 4 * 6 + 4 * 3 * 4)},
-     {"dropout_prob": 0.5, "is_bidirec": False, "input_size": 4, "hidden_size": 3, "num_layers": 2, "seed": 3},
+     {"dropout_prob": 0.5, "is_bidirec": False, "input_size": 4, "hidden_size": 3, "num_layers": 2, "seed": 3, "fix_seed": True},
      {"Reserve": "uint8", "StateOut": "uint8", "Out": "float32", "LastH": "float32", "LastC": "float32"},
      (["Input", "W"], {"Out": (5, 2, 3)}), hidden=("Reserve", "StateOut"))
 
@@ -167,7 +187,7 @@ made("step", "dgc_clip_by_norm", {"X": f(8), "current_step": one(12)}, {"max_nor
 
 made("two steps", "elementwise_chain", {"X": [f(5), f(5)]}, {"steps": ["tanh X=x0 -> Out=t", "elementwise_add X=t Y=x1 -> Out=t"]},
      {"Out": "float32"})
-made("whole", "elementwise_add", {"X": f(2, 3), "Y": f(2, 3)}, {}, {"Out": "float32"})
+made("stretched", "elementwise_add", {"X": f(2, 1), "Y": f(2, 3)}, {}, {"Out": "float32"})
 
 made("declared", "fake_init", {}, {"shape": ("longs", [2, 3])}, {"Out": "float32"})
 made("six", "fill", {}, {"value": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "shape": [2, 3]}, {"Out": "float32"})
@@ -188,12 +208,20 @@ for op in ("fused_batch_norm", "inplace_abn", "sync_batch_norm"):
     more = {"activation": "leaky_relu"} if op == "inplace_abn" else {}
     shape = (["X", "Scale", "Bias"], {"Y": (3, 4, 2, 4)})
     made("training", op, ins, {"momentum": 0.8, "epsilon": 1e-3, **more}, normed, shape, hidden=("SavedMean", "SavedVariance"))
-    made("test", op, ins, {"momentum": 0.8, "epsilon": 1e-3, "is_test": True, **more}, normed, hidden=("SavedMean", "SavedVariance"))
+    made("test", op, ins, {"momentum": 0.8, "epsilon": 1e-3, "is_test": True, **more}, normed, shape, hidden=("SavedMean", "SavedVariance"))
+constants = {"Scale": Constant(1.5, 4), "Bias": Constant(0.5, 4), "Mean": Constant(0.0, 4), "Variance": Constant(1.0, 4)}
+made("devices", "inplace_abn", {"X": f(4, 4, 2, 2), **constants}, {}, normed, hidden=("SavedMean", "SavedVariance", "MeanOut", "VarianceOut"))
+constants = {"BatchSize": Constant(3.0, 4), "BatchSum": Constant(0.5, 4), "BatchSquareSum": Constant(4.0, 4)}
+made("devices", "data_norm", {"X": f(4, 4), **constants}, {}, {"Y": "float32", "Means": "float32", "Scales": "float32"}, hidden=("Means", "Scales"))
+shows = np.where(np.arange(24).reshape(4, 6) % 5 == 0, 0, f(4, 6)).astype("float32")
+made("shows", "data_norm", {"X": shows, "BatchSize": f(6, lo=2, hi=4), "BatchSum": f(6), "BatchSquareSum": f(6, lo=2, hi=5), "scale_w": f(6), "bias": f(6)},
+     {"slot_dim": 2, "enable_scale_and_shift": True, "summary_decay_rate": 0.9}, {"Y": "float32", "Means": "float32", "Scales": "float32"},
+     (["X", "scale_w", "bias", "BatchSize", "BatchSum", "BatchSquareSum"], {"Y": (4, 6)}), hidden=("Means", "Scales"))
 
 made("two groups", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 2, 2, 2), "Bias": f(4)},
      {"groups": 2, "activation": "leaky_relu", "alpha": 0.3, "paddings": [1, 0]}, {"Output": "float32"})
 made("normed", "fused_conv2d", {"Input": f(2, 4, 5, 4), "Filter": f(4, 4, 2, 2), "Scale": f(4), "Shift": f(4), "Mean": f(4), "Variance": f(4, lo=0.5)},
-     {"epsilon": 1e-3}, {"Output": "float32"})
+     {"epsilon": 1e-3}, {"Output": "float32"}, also=("Filter",))
 
 ids = Lod(i(6, 1, hi=7), [2, 0, 4])
 made("dense", "fused_embedding_seq_pool", {"W": f(7, 3), "Ids": ids}, {"combiner": "sum", "padding_idx": ("long", int(ids.array[0, 0]))},
@@ -249,10 +277,12 @@ def bloom(*words):
 for op in ("pyramid_hash", "search_pyramid_hash"):
     tokens = Lod(np.array([[5], [9], [3], [4], [7], [1], [2], [2]], "int32"), [4, 1, 3])
     attrs = {"num_emb": 4, "space_len": 20, "pyramid_layer": 3, "rand_len": 2, "drop_out_percent": 0.5, "is_training": 1, "seed": 7, "lr": 0.1}
-    lists = {"WhiteList": bloom(*[0x5A] * 12), "BlackList": bloom(*[0x0F] * 12)}
     outs = {"Out": "float32", "DropPos": "int32"}
-    for name, more, given in (("drops", {}, {}), ("lists", {"white_list_len": 11, "black_list_len": 11}, lists)):
+    for name, more, given in (("drops", {}, {}), ("white", {"white_list_len": 11}, {"WhiteList": bloom(*[0x5A] * 12)}),
+                              ("black", {"black_list_len": 11}, {"BlackList": bloom(*[0xFF] * 12)})):
         made(name, op, {"X": tokens, "W": f(22, 1), **given}, {**attrs, **more}, outs)
+    # 5, none and 3 n-grams; the gradient op updates W
+    made("updates", op, {"X": tokens, "W": f(22, 1)}, {**attrs, "is_training": 0}, outs, ([], {"Out": (9, 4)}), also=("W",))
 
 made("window", "random_crop", {"X": f(2, 6, 6), "Seed": one(3, "int64")}, {"shape": [3, 3]}, {"Out": "float32", "SeedOut": "int64"})
 made("plain", "rnn_memory_helper", {"X": f(2, 3)}, {}, {"Out": "float32"}, (["X"], {"Out": (2, 3)}))
@@ -274,3 +304,17 @@ made("tree", "tdm_sampler", {"X": i(8, 1, hi=3), "Travel": np.array([[1, 3], [2,
 edges = np.array([[[1, 2], [1, 3], [3, 4], [4, 5]]], "int32")
 made("deep", "tree_conv", {"NodesVector": f(1, 5, 2), "EdgeSet": edges, "Filter": f(2, 3, 2, 2)}, {"max_depth": 3}, {"Out": "float32"},
      (["NodesVector", "Filter"], {"Out": (1, 5, 2, 2)}))
+
+made("steps", "spectral_norm", {"Weight": f(3, 3), "U": f(3), "V": f(3)}, {"dim": 0, "power_iters": 1, "eps": 0.1}, {"Out": "float32"},
+     (["Weight"], {"Out": (3, 3)}))
+made("joined", "tensor_array_to_tensor", {"X": Array(f(2, 2), f(2, 2))}, {"axis": 0}, {"Out": "float32", "OutIndex": "int32"}, (["X"], {"Out": (4, 2)}))
+made("stacked", "tensor_array_to_tensor", {"X": Array(f(2, 2), f(2, 2))}, {"axis": 0, "use_stack": True}, {"Out": "float32", "OutIndex": "int32"},
+     (["X"], {"Out": (2, 2, 2)}))
+layers = [f(12, 4), f(12, 3), f(12, 3), f(12, 3)] + [f(12) for _ in range(4)]
+made("dropout", "rnn", {"Input": f(5, 2, 4), "PreState": [f(2, 2, 3), f(2, 2, 3)], "WeightList": layers},
+     {"dropout_prob": 0.5, "is_bidirec": False, "input_size": 4, "hidden_size": 3, "num_layers": 2, "mode": "LSTM", "seed": 3, "is_test": False},
+     {"Out": "float32", "State": ("float32", 2), "Reserve": "uint8", "DropoutState": "uint8"},
+     (["Input", "WeightList"], {"Out": (5, 2, 3)}), hidden=("Reserve", "DropoutState"))
+made("sequences", "fc", {"Input": f(3, 4), "W": f(4, 2), "ResidualData": Lod(f(3, 2), [1, 2])}, {}, {"Out": "float32"})
+made("wide", "margin_rank_loss", {"Label": np.ones((3, 1), "float32"), "X1": f(3, 1), "X2": f(3, 1)}, {"margin": 3.0},
+     {"Activated": "float32", "Out": "float32"}, (["X1", "X2"], {"Out": (3, 1)}))

@@ -1,11 +1,11 @@
 """ProgramDesc messages read and written byte by byte: all that attributes.py changes stays where it was."""
 import struct
 
-LOD_TENSOR, SELECTED_ROWS = 7, 8
+LOD_TENSOR, SELECTED_ROWS, LOD_TENSOR_ARRAY = 7, 8, 13
 
 KINDS = ["int", "float", "string", "ints", "floats", "strings", "bool", "bools", "block", "long", "blocks", "longs", "float64s",
          "var", "vars", "float64"]
-FIELD = {"int": 3, "float": 4, "string": 5, "ints": 6, "floats": 7, "strings": 8, "bool": 10, "bools": 11, "long": 13,
+FIELD = {"int": 3, "float": 4, "string": 5, "ints": 6, "floats": 7, "strings": 8, "bool": 10, "bools": 11, "block": 12, "long": 13,
          "longs": 15, "float64s": 16, "float64": 19}
 
 
@@ -62,7 +62,7 @@ def encode_attr(name, kind, value):
     plain, many = kind.rstrip("s"), kind.endswith("s")
     for item in value if many else [value]:
         number = FIELD[kind]
-        if plain in ("int", "long", "bool"):
+        if plain in ("int", "long", "bool", "block"):
             out += varint(number << 3) + varint(int(item))
         elif plain == "float":
             out += varint(number << 3 | 5) + struct.pack("<f", item)
@@ -128,7 +128,8 @@ def encode_op(op, inputs, outputs, attrs):
 def encode_var(name, kind, dtype, dims, level):
     """VarDesc"""
     tensor = varint(1 << 3) + varint(dtype) + b"".join(varint(2 << 3) + varint(dim) for dim in dims)
-    held = lump(2, tensor) if kind == SELECTED_ROWS else lump(3, lump(1, tensor) + varint(2 << 3) + varint(level))
+    leveled = lump(1, tensor) + varint(2 << 3) + varint(level)
+    held = lump(2, tensor) if kind == SELECTED_ROWS else lump(4 if kind == LOD_TENSOR_ARRAY else 3, leveled)
     return lump(1, name.encode()) + lump(2, varint(1 << 3) + varint(kind) + held)
 
 

@@ -6,6 +6,7 @@
 #include "executor/gpu/gpu_steps.h"
 #include "framework/base/errors.h"
 #include "framework/base/file.h"
+#include "tools/run/parallel.h"
 #include "tools/run/run_once.h"
 #include "tools/run/session.h"
 
@@ -73,6 +74,13 @@ Status run_case(const Tool& tool, const RunOptions& all, const std::string& line
 StatusOr<int> run_batch(Tool& tool, const RunOptions& options,
                         const std::shared_ptr<const executor::Runtime>& runtime,
                         const SignalWatch& watch) {
+  if (options.gpu == nullptr) {
+    MILLRACE_ASSIGN_OR_RETURN(const int devices, device_count(options));
+    if (devices > 1 && options.devices.find(':') != std::string::npos) {
+      return Status(StatusCode::kUsage,
+                    "--devices " + options.devices + ": the cases of --batch run on one device");
+    }
+  }
   std::ifstream list(options.batch);
   if (!list) return NotFound("cannot open '{}'", options.batch);
   std::string line;

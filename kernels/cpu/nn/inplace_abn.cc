@@ -153,6 +153,10 @@ Status run_gradient_inplace_abn(const KernelContext& ctx, const InplaceAbnArgs& 
 }
 
 StatusOr<Kernel> inplace_abn_grad(const KernelSetup& op) {
+  if (op.attr<bool>("fuse_with_relu")) {
+    return Status(StatusCode::kUnimplemented,
+                  "inplace_abn with attribute 'fuse_with_relu' has no gradient");
+  }
   MILLRACE_ASSIGN_OR_RETURN(const InplaceAbnAttrs attrs, read_attrs_inplace_abn(op));
   const InplaceAbnArgs args(op);
   return Kernel([args, attrs](const KernelContext& ctx) -> Status {
