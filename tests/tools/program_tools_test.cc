@@ -274,6 +274,13 @@ TEST_F(ProgramTools, SwitchesOfTranspileAreOnWithoutAValue) {
   EXPECT_GE(switches, 15U);
 }
 
+TEST_F(ProgramTools, CasesOfABatchRunOnOneDevice) {
+  const ProgramToolsTestResult several = run("run-program --batch /dev/null --devices cpu:2");
+  EXPECT_EQ(several.code, 2) << several.out;
+  EXPECT_THAT(several.out, HasSubstr("--devices cpu:2: the cases of --batch run on one device"));
+  EXPECT_EQ(run("run-program --batch /dev/null --devices cpu:1").code, 0);
+}
+
 constexpr const char* kForwardStep =
     "run-program --program tests/data/frontend/fit_a_line.main.pb "
     "--startup tests/data/frontend/fit_a_line.startup.pb --seed 3 --feed x=4x13xf32=random:1 "
