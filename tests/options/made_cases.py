@@ -318,3 +318,8 @@ made("dropout", "rnn", {"Input": f(5, 2, 4), "PreState": [f(2, 2, 3), f(2, 2, 3)
 made("sequences", "fc", {"Input": f(3, 4), "W": f(4, 2), "ResidualData": Lod(f(3, 2), [1, 2])}, {}, {"Out": "float32"})
 made("wide", "margin_rank_loss", {"Label": np.ones((3, 1), "float32"), "X1": f(3, 1), "X2": f(3, 1)}, {"margin": 3.0},
      {"Activated": "float32", "Out": "float32"}, (["X1", "X2"], {"Out": (3, 1)}))
+for word in ("downgrade_in_infer", "upscale_in_train"):
+    made(word, "dropout", {"X": f(4, 6)}, {"dropout_prob": 0.5, "dropout_implementation": word, "fix_seed": True, "seed": 7, "is_test": False},
+         {"Out": "float32", "Mask": "uint8"}, (["X"], {"Out": (4, 6)}))
+made("real sizes", "im2sequence", {"X": f(2, 1, 6, 6), "Y": np.array([[6, 6], [4, 6]], "float32")},
+     {"kernels": [2, 2], "strides": [1, 1], "paddings": [0, 0, 0, 0], "out_stride": [2, 2]}, {"Out": "float32"}, (["X"], {"Out": (6, 4)}))
