@@ -187,3 +187,29 @@ def nce(g, o):
             ins.update(CustomDistProbs=np.array([0.1, 0.2, 0.1, 0.3, 0.2, 0.1], "float32"), CustomDistAlias=np.arange(6, dtype="int32"), CustomDistAliasProbs=np.ones(6, "float32"))
         g.case(o, ins, {"num_total_classes": 6, "num_neg_samples": 3, "sampler": sampler, "seed": 7, "is_sparse": False, "custom_neg_classes": [0, 4, 5], "remote_prefetch": False},
                {"SampleLogits": "float32", "SampleLabels": "int64"}, grad=["Input", "Weight", "Bias"], gout=["Cost"], tag=f"sampler {sampler}")
+
+
+@op("fake_quantize_abs_max", "fake_quantize_dequantize_abs_max", "fake_channel_wise_quantize_abs_max", "fake_channel_wise_quantize_dequantize_abs_max")
+def ties(g, o):
+    x = np.array([[127.0, 2.5, 3.5, -2.5], [-127.0, -3.5, 0.5, 1.5]], "float32")
+    for kind in (0, 1):
+        g.case(o, {"X": x}, {"bit_length": 8, "round_type": kind, **({"quant_axis": 0} if "channel" in o else {})}, {"OutScale": 1}, grad=False, tag=f"ties, round_type {kind}")
+
+
+@op("quantize_linear")
+def quantize_linear(g, o):
+    x = np.array([[127.0, 2.5, 3.5, -2.5], [-127.0, -3.5, 0.5, 1.5]], "float32")
+    for test, rate, kind in ((True, 0.9, 0), (True, 0.9, 1), (False, 0.9, 0), (False, 0.5, 0)):
+        ins = {"X": x, "Scale": np.array([127.0], "float32"), "ZeroPoint": np.zeros(1, "float32")}
+        if not test:
+            ins.update(InAccum=np.array([300.0], "float32"), InState=np.array([2.0], "float32"))
+        g.case(o, ins, {"quant_axis": -1, "bit_length": 8, "round_type": kind, "is_test": test, "only_observer": False, "moving_rate": rate},
+               {"Y": "float32", **({} if test else {"OutState": "float32", "OutAccum": "float32", "OutScale": "float32"})}, grad=False, tag=f"{test} {rate} {kind}")
+
+
+@op("yolo_box")
+def yolo_box(g, o):
+    for factor in (0.5, 0.2):
+        g.case(o, {"X": g.f(1, 2 * 8, 3, 3), "ImgSize": np.array([[96, 96]], "int32")},
+               {"anchors": [10, 13, 16, 30], "class_num": 2, "conf_thresh": 0.1, "downsample_ratio": 32, "clip_bbox": True, "scale_x_y": 1.0, "iou_aware": True, "iou_aware_factor": factor},
+               {"Scores": "float32"}, grad=False, tag=f"with IoU {factor}", tolerance=(1e-4, 1e-5))

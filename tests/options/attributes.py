@@ -9,6 +9,7 @@ A row of the table says who sees the attribute:
     {"case": K, "flip": VALUE, "sees": "refused"}  with this value it is an error
     {"read": FILE}                                 no reference case shows it; this source reads it
     {"none": REASON}                               it has no effect
+    {"run": NAME, ...}                             a run of attribute_runs.py shows it, which tries these rows
 
 K is a number, or the name of a case of made_cases.py. "with": {ATTRIBUTE: VALUE} sets others beforehand,
 "arguments": [...] are more arguments of run-program. Cases that rows
@@ -370,7 +371,7 @@ def search(table, runner):
     sources = reading_sources()
     found = {op: {} for op in table.ops}
     open_rows = {(op, attr): table.candidates(op, attr) for op, attrs in table.ops.items() for attr in attrs
-                 if "case" not in table.rows.get(op, {}).get(attr, {})}
+                 if not {"case", "run"} & set(table.rows.get(op, {}).get(attr, {}))}
     plain = bases(table, runner, [(op, row) for (op, _), rows in open_rows.items() for row in rows])
     refused = {}
     for turn in range(max((len(rows) for rows in open_rows.values()), default=0)):
@@ -395,7 +396,7 @@ def search(table, runner):
                 continue
             if (op, attr) in refused:
                 found[op][attr] = refused[op, attr]
-            elif "none" in old or "case" in old:
+            elif {"none", "case", "run"} & set(old):
                 found[op][attr] = old
             elif table.path == TABLE and (reader := likeliest(op, attr, sources)):
                 found[op][attr] = {"read": reader}

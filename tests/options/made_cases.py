@@ -62,7 +62,7 @@ class Made:
     """One op and, where `grad` is given, its gradient op.
 
     inputs: slot -> value or list of them; attrs: name -> value, or (kind, value) where the kind is not plain;
-    outputs: slot -> element type, "=Slot" for the vars of an input, (type, count) for several;
+    outputs: slot -> element type, "=Slot" for the vars of an input, (type, count) for several, or a value that is there beforehand;
     grad: (inputs whose gradients are fetched, {output: shape of its gradient, which is fed}), as SelectedRows with `sparse`;
     hidden: outputs that are not fetched; also: inputs that are fetched when all is done.
     """
@@ -87,6 +87,9 @@ class Made:
         for slot, what in self.outputs.items():
             if isinstance(what, str) and what.startswith("="):
                 outs[slot] = ins[what[1:]]
+            elif isinstance(what, np.ndarray):
+                outs[slot] = [slot + "_0"]
+                variables[slot + "_0"], feed[slot + "_0"] = described(what), what
             else:
                 dtype, count = what if isinstance(what, tuple) else (what, 1)
                 outs[slot] = [f"{slot}_{k}" for k in range(count)]
@@ -119,19 +122,20 @@ class Made:
         return form.encode_op(self.op + "_grad", taken, given, self.attrs)
 
 
+DRAWS = [np.random.default_rng(17)]
+
+
 def made(name, op, *args, **more):
     CASES.setdefault(op, []).append(Made(name, op, *args, **more))
-
-
-RNG = np.random.default_rng(17)
+    DRAWS[0] = np.random.default_rng(17)  # so that no case depends on those before it
 
 
 def f(*shape, lo=-1.0, hi=1.0, dt="float32"):
-    return RNG.uniform(lo, hi, shape).astype(dt)
+    return DRAWS[0].uniform(lo, hi, shape).astype(dt)
 
 
 def i(*shape, lo=0, hi=10, dt="int64"):
-    return RNG.integers(lo, hi, shape).astype(dt)
+    return DRAWS[0].integers(lo, hi, shape).astype(dt)
 
 
 def one(value, dt="float32"):
@@ -323,3 +327,11 @@ for word in ("downgrade_in_infer", "upscale_in_train"):
          {"Out": "float32", "Mask": "uint8"}, (["X"], {"Out": (4, 6)}))
 made("real sizes", "im2sequence", {"X": f(2, 1, 6, 6), "Y": np.array([[6, 6], [4, 6]], "float32")},
      {"kernels": [2, 2], "strides": [1, 1], "paddings": [0, 0, 0, 0], "out_stride": [2, 2]}, {"Out": "float32"}, (["X"], {"Out": (6, 4)}))
+made("third of two", "fake_quantize_range_abs_max", {"X": f(3, 4), "InScale": one(3.0), "Iter": one(5, "int64")}, {"window_size": 2, "is_test": False},
+     {"Out": "float32", "OutScale": "=InScale", "OutScales": np.array([0.5, 3.0], "float32")})
+halves = {"X": Lod(f(5, 2), [1, 2], [2, 1, 2]), "Mask": np.array([[True], [False]])}
+made("two levels", "split_lod_tensor", halves, {"level": 0}, {"OutTrue": "float32", "OutFalse": "float32"})
+made("two levels", "merge_lod_tensor", {**halves, "InTrue": Lod(f(2, 2), [1], [2]), "InFalse": Lod(f(3, 2), [2], [1, 2])}, {"level": 0}, {"Out": "float32"})
+made("kept", "fused_elemwise_activation", {"X": f(2, 3), "Y": f(2, 3)},
+     {"axis": -1, "scale": 0.5, "functor_list": ["scale", "elementwise_mul"], "save_intermediate_out": True}, {"Out": "float32", "IntermediateOut": "float32"},
+     (["X", "Y"], {"Out": (2, 3)}))
