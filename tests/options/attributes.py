@@ -9,6 +9,7 @@ A row of the table says who sees the attribute:
     {"case": K, "flip": VALUE, "sees": "refused"}  with this value it is an error
     {"read": FILE}                                 no reference case shows it; this source reads it
     {"none": REASON}                               it has no effect
+    {"run": NAME, ...}                             a run of attribute_runs.py shows it, which tries these rows
 
 First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the table must be the same.
 Then every flip is run, and every source is looked at. --search finds anew what the table says and writes it.
@@ -403,7 +404,7 @@ def search(cases, runner, ops, old):
                 continue
             if (op, attr) in refused:
                 table[op][attr] = refused[op, attr]
-            elif "none" in old.get(op, {}).get(attr, {}):
+            elif {"none", "run"} & set(old.get(op, {}).get(attr, {})):
                 table[op][attr] = old[op][attr]
             elif reader := likeliest(op, attr, sources):
                 table[op][attr] = {"read": reader}
