@@ -17,7 +17,7 @@ struct Column {
   int64_t index;
 };
 
-// Checks the columns of all ops of one type that share a holder var.
+// Checks the columns of all ops of one direction that share a holder var.
 class ColumnChecker {
  public:
   ColumnChecker(Context& context, llvm::StringRef type) : context_(context), type_(type) {}
@@ -77,16 +77,17 @@ void check_holder(Context& context, const OpView& view, bool is_feed) {
                 where);
 }
 
-void check_type(Context& context, llvm::StringRef type) {
-  const auto id = context.program.names().find(type);
-  if (!id) return;
-  const bool is_feed = type == "feed";
+bool is_transfer(const Op& op, bool is_feed) {
+  return is_feed ? op.type() == "feed" : op.type() == "fetch" || op.type() == "fetch_v2";
+}
+
+void check_direction(Context& context, bool is_feed) {
   llvm::MapVector<uint32_t, std::vector<Column>> by_holder;
   for (const Block& block : context.program.blocks()) {
     int64_t index = -1;
     for (const Op& op : block.ops()) {
       ++index;
-      if (op.type_id() != *id) continue;
+      if (!is_transfer(op, is_feed)) continue;
       const OpView view{op, index, context.type_of(op)};
       check_holder(context, view, is_feed);
       const Slot* const slot = is_feed ? op.find_input("X") : op.find_output("Out");
@@ -95,14 +96,15 @@ void check_type(Context& context, llvm::StringRef type) {
       by_holder[holder].push_back(Column{get_attr_or<int64_t>(op, "col", 0), &op, index});
     }
   }
-  for (auto& [holder, columns] : by_holder) ColumnChecker(context, type).run(columns);
+  for (auto& [holder, columns] : by_holder)
+    ColumnChecker(context, is_feed ? "feed" : "fetch").run(columns);
 }
 
 }  // namespace
 
 void check_feed_fetch(Context& context) {
-  check_type(context, "feed");
-  check_type(context, "fetch");
+  check_direction(context, true);
+  check_direction(context, false);
 }
 
 }  // namespace millrace::ops::verify

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "executor/collective/device_group.h"
@@ -25,7 +26,15 @@ StatusOr<CollectiveGroup*> Rings::world() {
   return world_.get();
 }
 
+Status Rings::check_made(int32_t number) const {
+  // programs for CPUs make no rings at all, and ops of old ones name none
+  if (rings_.empty() || number == 0 || rings_.contains(number)) return Ok();
+  return NotFound("no op has made ring {}", number)
+      .with_hint("the startup program makes rings (c_comm_init)");
+}
+
 StatusOr<CollectiveGroup*> Rings::ring(int32_t number) {
+  MILLRACE_RETURN_IF_ERROR(check_made(number));
   const auto found = rings_.find(number);
   return found == rings_.end() ? world() : StatusOr<CollectiveGroup*>(found->second);
 }
@@ -50,7 +59,10 @@ StatusOr<std::vector<int>> Rings::ranks_of(const std::vector<std::string>& membe
   MILLRACE_ASSIGN_OR_RETURN(const CollectiveGroup* const all, world());
   std::vector<int> ranks;
   std::string unknown;
+  std::set<std::string> seen;
   for (const std::string& member : members) {
+    if (!seen.insert(member).second)
+      return InvalidArgument("the program names '{}' twice among the members of a ring", member);
     const auto found = std::find(endpoints_.begin(), endpoints_.end(), member);
     if (found == endpoints_.end()) unknown = member;
     ranks.push_back(static_cast<int>(found - endpoints_.begin()));

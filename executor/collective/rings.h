@@ -15,8 +15,8 @@ class Context;
 
 namespace millrace::executor {
 
-/// The groups that the collective ops of a process's programs use, by ring number. Ring numbers
-/// that no program has made mean all ranks of the job.
+/// The groups that the collective ops of a process's programs use, by ring number. Where no program
+/// makes a ring, all numbers mean all ranks of the job; else those that are made, and 0.
 ///
 /// The ranks meet when the first op needs them. Thread-safety: one thread at a time.
 class Rings {
@@ -32,7 +32,9 @@ class Rings {
 
   /// The group of all ranks. Errors: those of open, again at every call.
   StatusOr<CollectiveGroup*> world();
-  /// The group of a ring.
+  /// Errors: kNotFound where programs have made rings, but not this one.
+  [[nodiscard]] Status check_made(int32_t number) const;
+  /// The group of a ring. Errors: those of check_made() and world().
   StatusOr<CollectiveGroup*> ring(int32_t number);
 
   /// From now on values that lie on GPUs are exchanged there (engine nccl), without a way through
@@ -53,7 +55,7 @@ class Rings {
 
   /// Makes a ring of the ranks with these endpoints, in this order; empty: of all. A ring made
   /// twice of the same ranks stays. Errors: kInvalidArgument where an endpoint is none of the
-  /// job's, or ranks or rank differ from what the members say; those of subgroup().
+  /// job's or occurs twice, or ranks or rank differ from what the members say; those of subgroup().
   Status make(int32_t number, const std::vector<std::string>& members, int ranks, int rank);
 
  private:

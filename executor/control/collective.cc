@@ -200,11 +200,15 @@ StatusOr<Control> c_reducescatter(const KernelSetup& setup, BlockRunner& /*runne
                      }});
 }
 
+// A process that is alone has nothing to order; among others the ring must exist.
 StatusOr<Control> order(const KernelSetup& setup, BlockRunner& /*runner*/) {
   const ArgRange x = setup.inputs("X");
   const ArgRange out = setup.outputs("Out");
+  const int32_t number = ring_number(setup);
   accept_anywhere(setup, x);
-  return Control([x, out](ControlContext& ctx) -> Status {
+  return Control([x, out, number](ControlContext& ctx) -> Status {
+    const Rings* const rings = ctx.runner.runtime().rings.get();
+    if (rings != nullptr) MILLRACE_RETURN_IF_ERROR(rings->check_made(number));
     for (int32_t k = 0; k < std::min(x.count, out.count); ++k) {
       if (ctx.args.has_in(x, k) && ctx.args.has_out(out, k))
         MILLRACE_RETURN_IF_ERROR(

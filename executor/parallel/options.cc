@@ -153,10 +153,23 @@ Status check_micro_batches(const ParallelOptions& options, const Program& progra
   return Ok();
 }
 
+// Ops by which the programs of devices exchange values; their numbers are those of one plan.
+bool is_of_a_plan(const Op& op) {
+  return op.type() == "exchange_begin" || op.type() == "exchange_end" ||
+         op.type() == "shared_updates_end" || op.type() == "merge_gradient";
+}
+
 Status check_ops(const Program& program, int devices) {
   if (program.root().op_count() == 0)
     return {StatusCode::kInvalidArgument, "the program has no ops"};
   for (const Op& op : program.root().ops()) {
+    if (is_of_a_plan(op)) {
+      return Status(StatusCode::kInvalidProgram,
+                    fmt::format("'{}' is put into the programs of devices; one that is given must "
+                                "not have it",
+                                op.type().str()))
+          .at(op.location());
+    }
     for (const auto& [type, attr] :
          {std::pair("inplace_abn", "use_sync_bn"), {"data_norm", "sync_stats"}}) {
       if (devices > 1 && op.type() == type && get_attr_or(op, attr, false))

@@ -82,9 +82,19 @@ Status infer_is_empty(InferContext& ctx) {
   return Ok();
 }
 
-Status infer_memory_helper(InferContext& ctx) {
+Status infer_copy_of_assign(InferContext& ctx) {
   ctx.copy("X", "Out");
   return Ok();
+}
+
+Status infer_memory_helper(InferContext& ctx) {
+  ctx.copy("X", "Out");
+  const VarMeta& x = ctx.input("X");
+  if (!ctx.op().has_attr("dtype") || !dims_known(x)) return Ok();
+  const auto dtype = static_cast<DType>(ctx.attr<int32_t>("dtype"));
+  if (dtype == x.dtype) return Ok();
+  return ctx.error("attribute 'dtype' is {}, but 'X' is {}", dtype_name(dtype),
+                   dtype_name(x.dtype));
 }
 
 }  // namespace
@@ -94,7 +104,7 @@ void add_assign_ops(OpRegistry& registry) {
                    .doc("Out = X")
                    .input("X", "any shape and kind", Arity::kOptional, kAssignData)
                    .output("Out", "copy of X", Arity::kOne, kAssignData)
-                   .infer(infer_memory_helper)
+                   .infer(infer_copy_of_assign)
                    .grad(grad_assign)
                    .inplace("X", "Out"));
   registry.add(OpDef("assign_value")

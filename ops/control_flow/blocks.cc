@@ -52,7 +52,12 @@ Status infer_recurrent_grad(InferContext& ctx) {
 
 // What is stacked over time has as many steps as the input sequences; its width is known inside.
 Status infer_recurrent(InferContext& ctx) {
-  if (!ctx.attr<bool>("has_states")) return Ok();
+  if (!ctx.attr<bool>("has_states")) {
+    // programs from before the attribute leave it out
+    if (!ctx.op().has_attr("has_states") || ctx.input_count("initial_states") == 0) return Ok();
+    return ctx.error("attribute 'has_states' is false, but 'initial_states' has {} vars",
+                     ctx.input_count("initial_states"));
+  }
   const size_t states = ctx.attr<Strings>("states").size();
   const size_t previous = ctx.attr<Strings>("ex_states").size();
   if (states != previous || states != ctx.input_count("initial_states")) {

@@ -182,6 +182,7 @@ void add_start(OpRegistry& registry) {
                    .output("Out", "vars to fill", Arity::kMany, kAnyKind)
                    .attr("message_name", "", "message that selects the block")
                    .attr("mode", "forward", "direction in the chain of workers")
+                   .one_of({"forward", "backward"})
                    .attr("send_var_name", Strings{}, "names of X on the other side")
                    .attr("recv_var_name", Strings{}, "names of Out on the other side")
                    .attr("trainer_id", 0, "who asks")

@@ -137,6 +137,7 @@ void add_sparse_table_ops(OpRegistry& registry) {
                    .range(1)
                    .attr("is_distributed", false, "the table grows")
                    .attr("push_sparse_version", "push_sparse", "which op it stands for")
+                   .one_of({"push_sparse", "push_sparse_v2"})
                    .attr("padding_idx", int64_t{-1}, "id that is not sent; -1: none")
                    .attr("dtype", 5, "element type, VarType number")
                    .attr("use_cvm_op", false, "gradients start with show and click")

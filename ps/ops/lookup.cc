@@ -30,6 +30,7 @@ using Strings = std::vector<std::string>;
 using Link = std::shared_ptr<TrainerLink>;
 
 StatusOr<Control> make_prefetch(const Link& link, const KernelSetup& setup) {
+  MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   const auto endpoints = setup.attr<Strings>("epmap");
   std::vector<std::string> ids;
   for (const llvm::StringRef name : setup.op().input("X")) ids.push_back(name.str());
@@ -64,6 +65,7 @@ struct RemoteTable {
   Strings endpoints;
   std::vector<int64_t> ends;  // row behind the last one of each piece
   int64_t padding = -1;
+  std::optional<DType> dtype;   // where the op states one
   bool keeps_last_dim = false;  // of ids [.., 1], as newer programs do
   kernels::ArgRange ids;
   kernels::ArgRange out;
@@ -159,6 +161,11 @@ void copy_rows_lookup(llvm::ArrayRef<RowRoutes::Place> places,
 }
 
 Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor& like) {
+  if (table.dtype && *table.dtype != like.dtype()) {
+    return failed(fmt::format("attribute 'dtype' is {}, but '{}' has rows of {}",
+                              dtype_name(*table.dtype), table.names.front(),
+                              dtype_name(like.dtype())));
+  }
   const int64_t width = like.rank() < 2 ? 1 : like.dim(-1);
   const auto bytes = static_cast<size_t>(width * dtype_size(like.dtype()));
   std::vector<const std::byte*> from;
@@ -183,6 +190,7 @@ Status write_outputs(ControlContext& ctx, const RemoteTable& table, const Tensor
 }
 
 StatusOr<Control> make_lookup(const Link& link, const KernelSetup& setup) {
+  MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   if (setup.attr<Strings>("table_names").empty()) return make_typed_lookup(link, setup);
   auto table = std::make_shared<RemoteTable>();
   table->names = setup.attr<Strings>("table_names");
@@ -195,6 +203,7 @@ StatusOr<Control> make_lookup(const Link& link, const KernelSetup& setup) {
   }
   std::partial_sum(table->ends.begin(), table->ends.end(), table->ends.begin());
   table->padding = setup.attr<int64_t>("padding_idx");
+  if (setup.op().has_attr("dtype")) table->dtype = setup.dtype_attr("dtype");
   table->keeps_last_dim = setup.attr<std::string>("lookup_table_version") == "lookup_table_v2";
   table->ids = setup.inputs("Ids");
   table->out = setup.outputs("Outputs");

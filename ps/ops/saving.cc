@@ -30,6 +30,7 @@ struct RecvSave {
   Strings endpoints;
   Strings remote_names;
   std::vector<int64_t> slice_elements;
+  std::optional<DType> dtype;  // where the op states one
   Dims shape;
   int64_t elements = 1;
   bool alike = false;         // every server has all of a var that is not cut
@@ -55,6 +56,12 @@ StatusOr<Value> fetch_slice(TrainerLink& link, const RecvSave& save, size_t k) {
 }
 
 StatusOr<io::ParamWriter> create_file(const RecvSave& save, DType dtype) {
+  if (save.dtype && *save.dtype != dtype) {
+    return Status(StatusCode::kExecution,
+                  fmt::format("attribute 'dtype' is {}, but the server at {} holds '{}' of {}",
+                              dtype_name(*save.dtype), save.endpoints[0], save.remote_names[0],
+                              dtype_name(dtype)));
+  }
   MILLRACE_ASSIGN_OR_RETURN(const std::string path, io::make_path_below(save.root, save.path));
   return io::ParamWriter::create(path, dtype, save.shape,
                                  {.replace = save.overwrite ? Replace::kYes : Replace::kNo});
@@ -168,6 +175,7 @@ Status check_cover(const KernelSetup& setup, RecvSave& save) {
 
 StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
                                  const std::string& files_root) {
+  MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   auto save = std::make_shared<RecvSave>();
   save->endpoints = setup.attr<Strings>("endpoints");
   save->remote_names = setup.attr<Strings>("remote_varnames");
@@ -177,6 +185,7 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
   }
   const auto shape = setup.attr<std::vector<int64_t>>("shape");
   save->shape.assign(shape.begin(), shape.end());
+  if (setup.op().has_attr("dtype")) save->dtype = setup.dtype_attr("dtype");
   save->by_remainder = setup.attr<bool>("is_sparse");
   MILLRACE_RETURN_IF_ERROR(check_cover(setup, *save));
   save->root = files_root;
@@ -193,6 +202,7 @@ StatusOr<Control> make_recv_save(const Link& link, const KernelSetup& setup,
 
 StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& setup,
                                          const std::shared_ptr<SavedParts>& saved) {
+  MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   Strings endpoints = setup.attr<Strings>("epmap");
   if (endpoints.empty()) endpoints = setup.attr<Strings>("endpoints");
   auto folder = setup.attr<std::string>("dir");
@@ -201,6 +211,13 @@ StatusOr<Control> make_checkpoint_notify(const Link& link, const KernelSetup& se
   if (table.empty()) table = setup.attr<std::string>("varname");
   if (endpoints.empty() || folder.empty())
     return setup.error("attributes 'epmap' and 'dir' must name servers and a folder");
+  // each server has one slice, which it knows by the name of the table
+  for (const char* const slices : {"slice_varnames", "remote_varnames"}) {
+    const size_t count = setup.attr<Strings>(slices).size();
+    if (count != 0 && count != endpoints.size())
+      return setup.error("attribute '{}' has {} entries for {} servers", slices, count,
+                         endpoints.size());
+  }
   const auto mode = setup.attr<int32_t>("mode");
   return Control([=](ControlContext& /*ctx*/) -> Status {
     std::vector<Client::Call> calls;

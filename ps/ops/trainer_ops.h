@@ -31,6 +31,10 @@ void add_saving_controls(executor::ControlRegistry& registry,
                          const std::shared_ptr<TrainerLink>& link, const std::string& files_root,
                          const std::shared_ptr<SavedParts>& saved);
 
+/// Errors: kInvalidProgram where the op names another trainer than this process is; the program is
+/// then that of somebody else.
+Status check_trainer(TrainerLink& link, const kernels::KernelSetup& setup);
+
 /// True if what an op sends goes along with the send barrier behind it.
 bool waits_for_send_barrier(const Op& op);
 

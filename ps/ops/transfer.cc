@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "executor/block_runner.h"
+#include "framework/op_attrs.h"
 #include "ps/communicator/communicator.h"
 #include "ps/ops/row_sections.h"
 #include "ps/ops/trainer_ops.h"
@@ -144,8 +145,29 @@ bool goes_to_tables(const Link& link, const std::vector<std::string>& vars) {
          llvm::all_of(vars, [&](const auto& var) { return link->communicator()->sends(var); });
 }
 
+// What the op says of the way of its vars must be what the communicator knows.
+Status check_context_of(const Link& link, const KernelSetup& setup) {
+  const CommContexts& contexts = link->communicator()->send_contexts();
+  for (const std::string& name : setup.attr<Strings>("send_varnames")) {
+    const auto found = contexts.find(name);
+    if (found == contexts.end())
+      return setup.error("attribute 'send_varnames' has '{}', which nothing is sent as", name);
+    const CommContext& context = found->second;
+    const int table = get_attr_or(setup.op(), "table_id", context.table_id);
+    if (table != context.table_id)
+      return setup.error("attribute 'table_id' is {}, but '{}' goes to table {}", table, name,
+                         context.table_id);
+    const bool is_sparse = get_attr_or<int32_t>(setup.op(), "is_sparse", context.is_sparse) != 0;
+    if (is_sparse != context.is_sparse)
+      return setup.error("attribute 'is_sparse' does not fit '{}', which is {}", name,
+                         context.is_sparse ? "sparse" : "dense");
+  }
+  return Ok();
+}
+
 StatusOr<Control> make_table_send(const Link& link, const KernelSetup& setup,
                                   const std::vector<std::string>& vars) {
+  MILLRACE_RETURN_IF_ERROR(check_context_of(link, setup));
   const kernels::ArgRange values = setup.inputs("X");
   return Control([link, vars, values](ControlContext& ctx) -> Status {
     for (size_t i = 0; i < vars.size(); ++i) {
@@ -287,7 +309,8 @@ bool waits_for_send_barrier(const Op& op) {
 
 void add_transfer_controls(ControlRegistry& registry, const Link& link) {
   const auto add = [&](llvm::StringRef type, auto make) {
-    registry.add(type, [link, make](const KernelSetup& setup, BlockRunner& /*runner*/) {
+    registry.add(type, [link, make](const KernelSetup& setup, BlockRunner&) -> StatusOr<Control> {
+      MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
       return make(link, setup);
     });
   };

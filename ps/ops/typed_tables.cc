@@ -8,6 +8,7 @@
 
 #include "executor/block_runner.h"
 #include "framework/op.h"
+#include "framework/op_attrs.h"
 #include "ps/ops/failed.h"
 #include "ps/ops/trainer_ops.h"
 #include "ps/table/trainer_tables.h"
@@ -25,11 +26,36 @@ using executor::ControlRegistry;
 using kernels::KernelSetup;
 using Link = std::shared_ptr<TrainerLink>;
 
+// The table knows by itself what the op says of it; both must agree.
+Status check_entry(const KernelSetup& setup, const TrainerTables::Entry& entry) {
+  const int32_t id = entry.layout.table_id;
+  const DType dtype = setup.dtype_attr("dtype");
+  if (dtype != DType::kFloat32) {
+    return setup.error("attribute 'dtype' is {}, but table {} has rows of {}", dtype_name(dtype),
+                       id, dtype_name(DType::kFloat32));
+  }
+  const bool gives_counts = entry.table.options.accessor.kind == AccessorOptions::Kind::kCtrCommon;
+  if (get_attr_or(setup.op(), "use_cvm_op", false) && !gives_counts) {
+    return setup.error(
+        "attribute 'use_cvm_op' is true, but rows of table {} do not begin with "
+        "show and click",
+        id);
+  }
+  const int64_t padding = std::max<int64_t>(-1, setup.attr<int64_t>("padding_idx"));
+  const int64_t of_table = entry.table.options.padding.value_or(-1);
+  if (padding == of_table) return Ok();
+  return setup.error("attribute 'padding_idx' is {}, that of table {} is {}", padding, id,
+                     of_table);
+}
+
 StatusOr<const TrainerTables::Entry*> find_table(const Link& link, const KernelSetup& setup) {
+  MILLRACE_RETURN_IF_ERROR(check_trainer(*link, setup));
   const auto id = setup.attr<int32_t>("table_id");
   if (link->tables() == nullptr)
     return setup.error("table {} is a typed one, but the job has no tables.json", id);
-  return link->tables()->find(id);
+  MILLRACE_ASSIGN_OR_RETURN(const TrainerTables::Entry* const entry, link->tables()->find(id));
+  MILLRACE_RETURN_IF_ERROR(check_entry(setup, *entry));
+  return entry;
 }
 
 StatusOr<const Tensor*> ids_at(const ControlContext& ctx, kernels::ArgRange range, int32_t k) {

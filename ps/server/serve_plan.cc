@@ -58,13 +58,19 @@ void group_blocks(const Op& op, const std::vector<int32_t>& blocks, ServePlan& p
   }
 }
 
+// Programs from before distributed_mode have sync_mode alone.
 Status read_mode(const Op& op, ServePlan& plan) {
-  const int32_t mode = get_attr_or(op, "distributed_mode", 0);
+  const bool is_sync = get_attr_or(op, "sync_mode", false);
   plan.federated = op.type() == "fl_listen_and_serv";
-  if (plan.federated) {
-    plan.mode =
-        get_attr_or(op, "sync_mode", false) ? ServePlan::Mode::kSync : ServePlan::Mode::kAsync;
+  const bool is_old = op.has_attr("sync_mode") && !op.has_attr("distributed_mode");
+  if (plan.federated || is_old) {
+    plan.mode = is_sync ? ServePlan::Mode::kSync : ServePlan::Mode::kAsync;
     return Ok();
+  }
+  const int32_t mode = get_attr_or(op, "distributed_mode", 0);
+  if (op.has_attr("sync_mode") && is_sync != (mode == 0)) {
+    return InvalidProgram("attributes 'sync_mode' {} and 'distributed_mode' {} contradict", is_sync,
+                          mode);
   }
   switch (mode) {
     case 0:

@@ -84,6 +84,10 @@ TEST(ControlFlow, ConditionsAreOneBool) {
                    {"states", make_attr(std::vector<std::string>{"h"})}}),
             "'initial_states' has 1 vars, attribute 'ex_states' 0 names and 'states' 1, expected "
             "the same number");
+  EXPECT_EQ(
+      infer("recurrent", "initial_states=f32[2,3]", "outputs", {{"has_states", make_attr(false)}}),
+      "attribute 'has_states' is false, but 'initial_states' has 1 vars");
+  EXPECT_EQ(infer("recurrent", "initial_states=f32[2,3]", "outputs"), "outputs=?");
 }
 
 TEST(Assign, Shapes) {
@@ -104,6 +108,9 @@ TEST(Assign, Shapes) {
   EXPECT_EQ(infer("assign_value", "", "Out",
                   {{"shape", make_attr(std::vector<int32_t>{1})}, {"dtype", make_attr(1)}}),
             "attribute 'dtype' is 1, expected bool, int32, int64, float32 or float64");
+  EXPECT_EQ(infer("rnn_memory_helper", "X=f32[2]", "Out", {{"dtype", make_attr(5)}}), "Out=f32[2]");
+  EXPECT_EQ(infer("rnn_memory_helper", "X=f32[2]", "Out", {{"dtype", make_attr(6)}}),
+            "attribute 'dtype' is f64, but 'X' is f32");
 }
 
 TEST(Assign, Gradients) {

@@ -111,6 +111,15 @@ TEST_F(VerifyTest, ColumnsAreBounded) {
   }
 }
 
+TEST_F(VerifyTest, BothFetchOpsShareTheColumnsOfAHolder) {
+  build_small_net();
+  Op& second = b_.op("fetch_v2", {{"X", {"y"}}}, {{"Out", {"fetch"}}});
+  second.set_int("col", 1);
+  EXPECT_EQ(all(), "");
+  second.set_int("col", 0);
+  EXPECT_THAT(found("feed-fetch-col"), ElementsAre(HasSubstr("fetch col 0 occurs twice")));
+}
+
 TEST_F(VerifyTest, EachHolderCountsItsOwnColumns) {
   build_small_net();
   b_.holder("feed2", VarKind::kFeedMinibatch);

@@ -7,7 +7,6 @@ A row of the table says who sees the attribute:
 
     {"case": K, "flip": VALUE, "sees": "differs"}  with this value the K-th reference case of the op has other results
     {"case": K, "flip": VALUE, "sees": "refused"}  with this value it is an error
-    {"read": FILE}                                 no reference case shows it; this source reads it
     {"none": REASON}                               it has no effect
     {"run": NAME, ...}                             a run of attribute_runs.py shows it, which tries these rows
 
@@ -19,13 +18,12 @@ gradient_attributes.json has the same rows for gradient ops, by the name of the 
 alone, and the forward op keeps its value.
 
 First the names: those of docs/ops.md (which a test keeps equal to the schemas) and those of the tables must be the same.
-Then every flip is run, and every source is looked at. --search tries values for every row without a case, and writes what it
+Then every flip is run. --search tries values for every row without a case, and writes what it
 finds.
 Exit status: 0 all hold, 1 some do not. The last line is "N passed, M failed".
 """
 import argparse
 import concurrent.futures
-import glob
 import json
 import os
 import re
@@ -306,39 +304,6 @@ class Runner:
         return [run_alone(self.tools, jobs[0])] if jobs[0]["arguments"] else run_chunk(self.tools, self.folder, tag, jobs)
 
 
-def reading_sources():
-    """attribute -> sources that read it, schemas left out."""
-    found = {}
-    for folder in ("kernels", "executor", "ps", "ops", "transpiler", "fleet"):
-        for path in sorted(glob.glob(os.path.join(ROOT, folder, "**", "*.*"), recursive=True)):
-            if not path.endswith((".cc", ".h")):
-                continue
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-            # what declares: .attr("name", ...) of a schema
-            text = re.sub(r'\.attr\(\s*"\w+"', "", text)
-            text = re.sub(r'\.required_attr\w*(?:<[^>]*>)?\(\s*"\w+"', "", text)
-            for name in set(re.findall(r'"(\w+)"', text)):
-                found.setdefault(name, []).append(os.path.relpath(path, ROOT))
-    return found
-
-
-def likeliest(op, attr, sources):
-    """A source that reads the attribute and names the op, or stands beside one that does; None where there is none."""
-    name = '"' + op + '"'
-    found = []
-    for path in sources.get(attr, []):
-        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-            if name in file.read():
-                return path
-        for other in glob.glob(os.path.join(ROOT, os.path.dirname(path), "*.cc")):
-            with open(other, encoding="utf-8") as file:
-                if name in file.read():
-                    found.append(path)
-                    break
-    return found[0] if found else None
-
-
 def key_of(op, row):
     """What rows of the same base have in common."""
     return op, str(row["case"]), json.dumps([row.get("with", {}), row.get("arguments", [])], sort_keys=True)
@@ -368,7 +333,6 @@ def seen_of(plain, flipped):
 
 
 def search(table, runner):
-    sources = reading_sources()
     found = {op: {} for op in table.ops}
     open_rows = {(op, attr): table.candidates(op, attr) for op, attrs in table.ops.items() for attr in attrs
                  if not {"case", "run"} & set(table.rows.get(op, {}).get(attr, {}))}
@@ -398,8 +362,6 @@ def search(table, runner):
                 found[op][attr] = refused[op, attr]
             elif {"none", "case", "run"} & set(old):
                 found[op][attr] = old
-            elif table.path == TABLE and (reader := likeliest(op, attr, sources)):
-                found[op][attr] = {"read": reader}
             else:
                 found[op][attr] = {"none": "?"}
     return {op: dict(sorted(attrs.items())) for op, attrs in found.items() if attrs}
@@ -414,7 +376,6 @@ def check(table, runner, only):
             faults.append(f"{op} {attr}: " + (f"not in {name}" if attr in table.ops.get(op, {}) else f"no attribute any more, but in {name}"))
     rows = [(op, attr, row) for op, attrs in listed.items() for attr, row in attrs.items() if attr in table.ops.get(op, {})]
     flips = [row for row in rows if "case" in row[2]]
-    sources = reading_sources()
     plain = bases(table, runner, [(op, row) for op, _, row in flips])
     found = runner.run([table.cases.job(runner.folder, f"c{i}", op, row, table.flipped(op, attr, row))
                         for i, (op, attr, row) in enumerate(flips)])
@@ -427,8 +388,8 @@ def check(table, runner, only):
             faults.append(f"{name}: {op} {attr} = {row['flip']} in case {row['case']}: {seen}, expected {row['sees']}"
                           + (f": {outcome_of[1][-200:]}" if seen == "refused" else ""))
     for op, attr, row in rows:
-        if "read" in row and row["read"] not in sources.get(attr, []):
-            faults.append(f"{op} {attr}: {row['read']} does not read it")
+        if not {"case", "run", "none"} & set(row):
+            faults.append(f"{name}: {op} {attr}: nobody sees it")
         if "none" in row and len(row["none"]) < 8:
             faults.append(f"{name}: {op} {attr}: no reason is given")
     return len(rows), faults

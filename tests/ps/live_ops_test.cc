@@ -7,6 +7,7 @@
 #include "io/params.h"
 #include "ps/ops/large_tables.h"
 #include "ps/ops/trainer_ops.h"
+#include "ps/server/serve_plan.h"
 #include "ps/wire_names.h"
 #include "tests/ps/server_fixture.h"
 
@@ -92,6 +93,49 @@ TEST(HeterWorker, RunsABlockForATrainer) {
 )",
                                  scope);
   EXPECT_THAT(unknown.to_string(), HasSubstr("no block for the message 'other'"));
+}
+
+// A program that names another trainer is that of somebody else.
+TEST(TrainerOps, NameTheTrainerThatRunsThem) {
+  const auto way = std::make_shared<InprocTransport>();
+  const auto client = std::make_shared<Client>(way, ClientOptions{});
+  const std::string names = "endpoints: [\"s\"], ";
+  for (const std::string& op :
+       {std::string("send X=x {epmap: [\"s\"], "), std::string("recv -> Out=x {epmap: [\"s\"], "),
+        "send_barrier {" + names, "fetch_barrier {" + names,
+        std::string("prefetch X=x -> Out=y {epmap: [\"s\"], "),
+        "distributed_lookup_table Ids=x W=x -> Outputs=y {" + names,
+        "checkpoint_notify {dirname: \"d\", varname: \"t\", " + names,
+        "recv_save {file_path: \"f\", remote_varnames: [\"x\"], " + names,
+        "send_and_recv X=x -> Out=y {message_name: \"m\", " + names}) {
+    Scope scope;
+    put(scope, "x", {1, 3}, {2});
+    const std::string vars = "  persist x: f32(2)\n  persist y: f32(2)\n  ";
+    EXPECT_THAT(run_ops(client, vars + op + "trainer_id: 1}\n", scope).to_string(),
+                HasSubstr("attribute 'trainer_id' is 1, but this process is trainer 0"))
+        << op;
+  }
+}
+
+// What an old program and a new one say of the mode; both at once must agree.
+TEST(ServePlan, OldProgramsHaveSyncModeAlone) {
+  const auto plan = [](const std::string& attrs) -> StatusOr<ServePlan> {
+    auto program = read_program_bytes(
+        "# millrace program 1\n\nblock 0 {\n  listen_and_serv X=[] "
+        "{optimize_blocks: [^1]" +
+            attrs + "}\n}\n\nblock 1 parent=0 {\n}\n",
+        "t", {});
+    MILLRACE_RETURN_IF_ERROR(program.status());
+    return ServePlan::read((*program)->root().front());
+  };
+  EXPECT_EQ(plan("")->mode, ServePlan::Mode::kSync);
+  EXPECT_EQ(plan(", sync_mode: false")->mode, ServePlan::Mode::kAsync);
+  EXPECT_EQ(plan(", sync_mode: true")->mode, ServePlan::Mode::kSync);
+  EXPECT_EQ(plan(", distributed_mode: 1, sync_mode: false")->mode, ServePlan::Mode::kAsync);
+  EXPECT_THAT(plan(", distributed_mode: 0, sync_mode: false").status().to_string(),
+              HasSubstr("'sync_mode' false and 'distributed_mode' 0 contradict"));
+  EXPECT_THAT(plan(", distributed_mode: 1, sync_mode: true").status().to_string(),
+              HasSubstr("'sync_mode' true and 'distributed_mode' 1 contradict"));
 }
 
 // A server with a table of three rows beside its parameter.
@@ -198,6 +242,25 @@ TEST_F(SavingTables, ModesSayWhichRows) {
   ASSERT_TRUE(nothing.ok()) << nothing.status().to_string();
   EXPECT_TRUE(nothing->get_if<SelectedRows>()->rows.empty());
   EXPECT_THAT(notify("x", 3).to_string(), HasSubstr("mode 3, expected 0, 1 or 2"));
+}
+
+TEST_F(SavingTables, WhatOpsSayOfTheServersMustBeTrue) {
+  const auto message = [&](const std::string& op) {
+    Scope scope;
+    return run_ops(client_, "  " + op + "\n", scope, root_).to_string();
+  };
+  for (const char* const slices : {"slice_varnames", "remote_varnames"}) {
+    EXPECT_THAT(message(fmt::format("checkpoint_notify {{endpoints: [\"server0\", \"server1\"], "
+                                    "dirname: \"d\", varname: \"table\", {}: [\"a\"]}}",
+                                    slices)),
+                HasSubstr(fmt::format("attribute '{}' has 1 entries for 2 servers", slices)));
+  }
+  const std::string save =
+      "recv_save {file_path: \"w\", shape: [2l], slice_shapes: [\"2,\"], remote_varnames: [\"w\"], "
+      "endpoints: [\"server0\"]";
+  EXPECT_THAT(message(save + ", dtype: 6}"),
+              HasSubstr("attribute 'dtype' is f64, but the server at server0 holds 'w' of f32"));
+  EXPECT_THAT(message(save + ", dtype: 5}"), HasSubstr("ok"));
 }
 
 constexpr const char* kMetas =

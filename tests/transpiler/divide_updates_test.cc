@@ -14,6 +14,7 @@
 namespace millrace::transpiler {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -264,6 +265,56 @@ DistributeTranspilerConfig not_waiting() {
   DistributeTranspilerConfig config;
   config.wait_port = false;
   return config;
+}
+
+Op& lookup_in(const SmallNet& net) {
+  for (Op& op : net.main->root().ops()) {
+    if (op.type() == "lookup_table") return op;
+  }
+  return net.main->root().front();
+}
+
+// A row of zeros is one on the servers, too, whichever way the rows come.
+TEST(DivideUpdates, PaddingIsThatOfTheLookups) {
+  for (const bool distributed : {true, false}) {
+    SCOPED_TRACE(distributed);
+    const SmallNet net = sparse_net(distributed);
+    lookup_in(net).set_attr("padding_idx", AttrValue::of_long(7));
+    DistributeTranspiler t(not_waiting());
+    const Status done = transpile_net(net, t);
+    ASSERT_TRUE(done.ok()) << done.to_string();
+    if (!distributed) {
+      const auto trainer = t.get_trainer_program();
+      ASSERT_TRUE(trainer.ok()) << trainer.status().to_string();
+      EXPECT_THAT(
+          op_lines((*trainer)->root(), {"padding_idx"}),
+          Contains(AllOf(HasSubstr("distributed_lookup_table"), HasSubstr("padding_idx=7"))));
+      continue;
+    }
+    const auto server = t.get_pserver_program("h:1");
+    ASSERT_TRUE(server.ok()) << server.status().to_string();
+    std::vector<std::string> lines;
+    for (const Block& block : (*server)->blocks()) {
+      for (std::string& line : op_lines(block, {"padding_idx"})) lines.push_back(std::move(line));
+    }
+    EXPECT_THAT(lines,
+                Contains(AllOf(HasSubstr("lookup_sparse_table"), HasSubstr("padding_idx=7"))));
+  }
+}
+
+TEST(DivideUpdates, LookupsOfOtherPaddingAreRefused) {
+  for (const bool distributed : {true, false}) {
+    const SmallNet net = sparse_net(distributed);
+    Op& first = lookup_in(net);
+    first.set_attr("padding_idx", AttrValue::of_long(7));
+    Op& second = net.main->root().insert_after(first, "lookup_table");
+    second.set_input("Ids", "x").set_input("W", "w").set_output("Out", "h");
+    second.set_bool("is_distributed", distributed).set_bool("remote_prefetch", true);
+    second.set_bool("is_sparse", true);
+    DistributeTranspiler t(not_waiting());
+    EXPECT_THAT(transpile_net(net, t).to_string(),
+                HasSubstr("the lookups of table 'w' have padding_idx 7 and -1"));
+  }
 }
 
 TEST(DivideUpdates, ADistributedTableCountsBeforeRemotePrefetch) {

@@ -37,9 +37,10 @@ std::unique_ptr<Program> read_fuse_tables(const std::string& ops) {
   return *std::move(program);
 }
 
-std::string lookup(const std::string& ids, const std::string& out) {
+std::string lookup(const std::string& ids, const std::string& out, int padding = -1) {
   return "  lookup_table_v2 Ids=" + ids + " W=emb -> Out=" + out +
-         " {padding_idx: -1l, remote_prefetch: true, is_sparse: true}\n";
+         " {padding_idx: " + std::to_string(padding) +
+         "l, remote_prefetch: true, is_sparse: true}\n";
 }
 
 std::vector<std::string> types(const Program& program) {
@@ -67,6 +68,12 @@ TEST(FuseTables, OneLookupWhereTheFirstStood) {
   EXPECT_TRUE(fuse(*program).status.ok());
   EXPECT_THAT(types(*program), ElementsAre("relu", "distributed_lookup_table", "relu", "sgd"));
   EXPECT_THAT(program->root().op_vector()[1]->input("Ids"), ElementsAre("ids", "more"));
+}
+
+TEST(FuseTables, LookupsOfOtherPaddingAreRefused) {
+  const auto program = read_fuse_tables(lookup("ids", "a", 3) + lookup("more", "b"));
+  EXPECT_THAT(fuse(*program).status.to_string(),
+              HasSubstr("the lookups of table 'emb' have padding_idx 3 and -1"));
 }
 
 TEST(FuseTables, IdsThatAreComputedLaterMoveForward) {

@@ -28,10 +28,12 @@ constexpr const char* kTypedTablesVars = R"(
   var emb@GRAD: selected_rows f32(100, 4)
 )";
 
-std::string main_text(const std::string& between = "", const std::string& grad = "emb@GRAD") {
+std::string main_text(const std::string& between = "", const std::string& grad = "emb@GRAD",
+                      int padding = -1) {
   return std::string("# millrace program 1\n\nblock 0 {") + kTypedTablesVars + R"(
   lookup_table_v2 Ids=ids W=emb -> Out=a {padding_idx: -1l}
-  lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: -1l}
+  lookup_table_v2 Ids=more W=emb -> Out=b {padding_idx: )" +
+         std::to_string(padding) + R"(l}
   lookup_table_v2_grad Ids=more W=emb Out@GRAD=b@GRAD -> W@GRAD=emb@GRAD@0 {is_sparse: true}
   lookup_table_v2_grad Ids=ids W=emb Out@GRAD=a@GRAD -> W@GRAD=emb@GRAD@1 {is_sparse: true}
   sum X=emb@GRAD@0, emb@GRAD@1 -> Out=emb@GRAD
@@ -92,6 +94,8 @@ TEST(TypedTables, WhatServersCannotDoIsRefused) {
   EXPECT_THAT(message(main_text("  scale X=emb -> Out=a {scale: 0.5}\n"), kStartup,
                       {"emb", 0, "", "", false}),
               HasSubstr("a 'scale' reads it"));
+  EXPECT_THAT(message(main_text("", "emb@GRAD", 3), kStartup, {"emb", 0, "", "", false}),
+              HasSubstr("the lookups of table 'emb' have padding_idx -1 and 3"));
   EXPECT_THAT(message(main_text(), kStartup, {"other", 0, "", "", false}),
               HasSubstr("'other' has 0 lookups"));
   EXPECT_THAT(message(main_text(), kStartup, {"emb", 0, "shown", "clicked", false}),

@@ -8,12 +8,17 @@
 
 #include "framework/base/status.h"
 #include "framework/program.h"
+#include "ops/registry.h"
 #include "tools/common/tool.h"
 
 namespace millrace::tools {
 
 /// Reads a program file of either form under the tool's --max-model-bytes; "-" is stdin.
 StatusOr<std::unique_ptr<Program>> read_program(const Tool& tool, const std::string& path);
+
+/// As read_program(); errors of check_program(), too.
+StatusOr<std::unique_ptr<Program>> read_checked_program(const Tool& tool, const std::string& path,
+                                                        const ops::OpRegistry& registry);
 
 /// Predicate "the name matches the pattern": POSIX extended regular expression, anywhere in the
 /// name; null for an empty pattern. Errors: kUsage for a pattern that is none.

@@ -82,7 +82,7 @@ StatusOr<std::unique_ptr<ServerJob>> ServerJob::open(const Tool& tool, const Fil
   // block 0 only serves, so there is nothing to rewrite
   const executor::Executor executor(
       runtime, {.threads = threads, .seed = tool.common().seed, .optimize = false});
-  MILLRACE_RETURN_IF_ERROR(job->load(tool, files, executor));
+  MILLRACE_RETURN_IF_ERROR(job->load(tool, files, *runtime->ops, executor));
   StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
       executor.prepare(*job->program_, job->scope_);
   if (!prepared.ok()) return std::move(prepared).status().in_file(files.program);
@@ -193,10 +193,12 @@ Status ServerJob::fill_tables(const executor::NamedValues& whole, ps::TableHandl
   return Ok();
 }
 
-Status ServerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
+Status ServerJob::load(const Tool& tool, const Files& files, const ops::OpRegistry& registry,
+                       const executor::Executor& executor) {
   for (const std::string* const file : {&files.startup, &files.load_program}) {
     if (file->empty()) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, *file));
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                              read_checked_program(tool, *file, registry));
     StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
         executor.prepare(*program, scope_);
     std::vector<Value> none;

@@ -51,7 +51,8 @@ class ServerJob {
   Status load_fleet(const Files& files);
   Status fill_tables(const executor::NamedValues& whole, ps::TableHandler& tables);
   Status make_tables(const Files& files, ps::ServerOptions& options);
-  Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
+  Status load(const Tool& tool, const Files& files, const ops::OpRegistry& registry,
+              const executor::Executor& executor);
 
   std::string name_;
   std::unique_ptr<ps::TableHandler> tables_;  ///< null: there are no typed tables

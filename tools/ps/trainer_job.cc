@@ -15,7 +15,6 @@
 #include "framework/base/file.h"
 #include "framework/op_attrs.h"
 #include "io/model_folder.h"
-#include "ops/verify.h"
 #include "ps/client/gather.h"
 #include "ps/client/link_sender.h"
 #include "ps/client/meeting.h"
@@ -91,9 +90,9 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
   }
   const auto runtime = executor::make_runtime(settings.files_root);
   ps::add_trainer_controls(runtime->controls, job->link_, settings.files_root);
-  MILLRACE_ASSIGN_OR_RETURN(job->program_, read_program(tool, files.program));
-  if (Status status = ops::check_program(*runtime->ops, *job->program_); !status.ok())
-    return std::move(status).in_file(files.program);
+  job->runtime_ = runtime;
+  MILLRACE_ASSIGN_OR_RETURN(job->program_,
+                            read_checked_program(tool, files.program, *runtime->ops));
   ps::name_pushed_gradients(*job->program_);
   executor::ExecutorOptions how;
   how.threads = settings.threads;
@@ -180,7 +179,8 @@ Status TrainerJob::prepare_rounds(const Tool& tool, const Files& files,
   for (const auto& [name, target] : {std::pair("__recv__", &before_), {"__send__", &after_}}) {
     const std::string path = (folder / name).string();
     if (!std::filesystem::exists(path)) continue;
-    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program, read_program(tool, path));
+    MILLRACE_ASSIGN_OR_RETURN(const std::unique_ptr<Program> program,
+                              read_checked_program(tool, path, *runtime_->ops));
     StatusOr<std::unique_ptr<executor::PreparedProgram>> prepared =
         executor.prepare(*program, scope_);
     if (!prepared.ok()) return std::move(prepared).status().in_file(path);
@@ -230,7 +230,8 @@ Status TrainerJob::make_communicator(const Tool& tool, const Settings& settings)
 
 Status TrainerJob::load(const Tool& tool, const Files& files, const executor::Executor& executor) {
   if (!files.startup.empty()) {
-    MILLRACE_ASSIGN_OR_RETURN(startup_program_, read_program(tool, files.startup));
+    MILLRACE_ASSIGN_OR_RETURN(startup_program_,
+                              read_checked_program(tool, files.startup, *runtime_->ops));
     MILLRACE_ASSIGN_OR_RETURN(startup_, executor.prepare(*startup_program_, scope_));
     std::vector<Value> none;
     Status status = startup_->run({}, {}, none);
@@ -413,7 +414,8 @@ Status TrainerJob::save_params(const Tool& tool, const Ending& ending,
     return saver.save_persistables(&executor, {options.root, options.folder, options.replace, 0});
   std::vector<std::unique_ptr<Program>> programs;
   for (const std::string& path : ending.save_programs) {
-    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program, read_program(tool, path));
+    MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
+                              read_checked_program(tool, path, *runtime_->ops));
     options.programs.push_back(programs.emplace_back(std::move(program)).get());
   }
   return ps::save_distributed_persistables(trainer, options);

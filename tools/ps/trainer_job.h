@@ -79,6 +79,7 @@ class TrainerJob final : public Trainer {
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerTables> tables_;  ///< null: the job has no typed tables
   std::shared_ptr<ps::TrainerLink> link_;
+  std::shared_ptr<const executor::Runtime> runtime_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<Program> startup_program_;
   Scope scope_;

@@ -60,6 +60,7 @@ struct DistributedTable {
   std::vector<std::string> out_pieces;   ///< prefetch_compress_out_tmp_i
   VarSpec ids_spec;
   VarSpec out_spec;
+  int64_t padding_idx = -1;  ///< of all lookups; -1: none
   [[nodiscard]] bool exists() const { return !param.empty(); }
 };
 

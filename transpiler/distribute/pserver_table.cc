@@ -56,7 +56,7 @@ void append_prefetch_block(PserverBuilder& b, int32_t parent) {
       .set_output("Out", llvm::StringRef(table.out_pieces[b.server]))
       .set_bool("is_sparse", true)
       .set_bool("is_distributed", true)
-      .set_attr("padding_idx", AttrValue::of_long(-1));
+      .set_attr("padding_idx", AttrValue::of_long(table.padding_idx));
   finish(lookup, role::kForward);
   b.prefetch_to_block_id.push_back(table.ids_pieces[b.server] + ":" +
                                    std::to_string(block.index()));

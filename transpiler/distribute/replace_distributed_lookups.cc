@@ -2,6 +2,7 @@
 #include "framework/names.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/fleet/table_plan.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -13,10 +14,17 @@ VarSpec like(const Var& var) {
   return spec;
 }
 
-// Removes the lookups; returns the op that stood behind the first of them (null: the end).
-Op* take_lookups_replace_distributed_lookups(Block& block, const DistributionJob& job,
-                                             std::vector<std::string>& ids,
-                                             std::vector<std::string>& outputs) {
+// Removes the lookups; returns the op that stood behind the first of them (null: the end). Errors:
+// those of common_padding().
+StatusOr<Op*> take_lookups_replace_distributed_lookups(Block& block, DistributionJob& job,
+                                                       std::vector<std::string>& ids,
+                                                       std::vector<std::string>& outputs) {
+  std::vector<Op*> lookups;
+  for (Op& op : block.ops()) {
+    if (op.type() == "lookup_table" && op.first_input("W") == job.table.param)
+      lookups.push_back(&op);
+  }
+  MILLRACE_ASSIGN_OR_RETURN(job.table.padding_idx, common_padding(lookups));
   Op* behind = nullptr;
   bool found = false;
   for (Op& op : llvm::make_early_inc_range(block.ops())) {
@@ -86,7 +94,8 @@ Status replace_distributed_lookups(Program& main, PassContext& context, Distribu
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;
-  Op* const behind = take_lookups_replace_distributed_lookups(block, job, ids, outputs);
+  MILLRACE_ASSIGN_OR_RETURN(Op* const behind,
+                            take_lookups_replace_distributed_lookups(block, job, ids, outputs));
   if (ids.empty())
     return InvalidProgram("no lookup of the distributed table '{}' is left", job.table.param);
   const Var* const ids_var = block.find_var(ids[0]);

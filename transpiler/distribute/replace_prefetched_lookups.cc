@@ -1,7 +1,7 @@
 #include "framework/base/errors.h"
-#include "framework/op_attrs.h"
 #include "transpiler/distribute/roles.h"
 #include "transpiler/distribute/steps.h"
+#include "transpiler/fleet/table_plan.h"
 
 namespace millrace::transpiler {
 namespace {
@@ -18,10 +18,12 @@ struct LookupGroup {
   int64_t padding_idx = -1;
 };
 
-// Takes the lookups of the table that share the type of the first one out of the program.
-LookupGroup take_lookups_replace_prefetched_lookups(Block& block, DistributionJob& job,
-                                                    const ParamGrad& pair) {
+// Takes the lookups of the table that share the type of the first one out of the program. Errors:
+// those of common_padding().
+StatusOr<LookupGroup> take_lookups_replace_prefetched_lookups(Block& block, DistributionJob& job,
+                                                              const ParamGrad& pair) {
   LookupGroup group;
+  std::vector<Op*> taken;
   std::vector<Op*> others;
   for (Op* const op : job.prefetch_lookups) {
     const bool of_table = op->reads(pair.param);
@@ -29,14 +31,13 @@ LookupGroup take_lookups_replace_prefetched_lookups(Block& block, DistributionJo
       others.push_back(op);
       continue;
     }
-    if (group.type.empty()) {
-      group.type = op->type().str();
-      group.padding_idx = get_attr_or<int64_t>(*op, "padding_idx", -1);
-    }
+    if (group.type.empty()) group.type = op->type().str();
     group.ids.push_back(op->first_input("Ids").str());
     group.outputs.push_back(op->first_output("Out").str());
-    block.erase(*op);
+    taken.push_back(op);
   }
+  MILLRACE_ASSIGN_OR_RETURN(group.padding_idx, common_padding(taken));
+  for (Op* const op : taken) block.erase(*op);
   job.prefetch_lookups = std::move(others);
   return group;
 }
@@ -78,7 +79,8 @@ Status replace_lookups(Block& block, DistributionJob& job, const ParamGrad& pair
                pair.param)
         .at(op->location());
   }
-  const LookupGroup group = take_lookups_replace_prefetched_lookups(block, job, pair);
+  MILLRACE_ASSIGN_OR_RETURN(const LookupGroup group,
+                            take_lookups_replace_prefetched_lookups(block, job, pair));
   MILLRACE_ASSIGN_OR_RETURN(Op* const producer,
                             last_producer_replace_prefetched_lookups(block, pair, group));
   std::vector<std::string> tables;

@@ -51,7 +51,7 @@ Status sort_ops(const Block& block, const std::string& param, Embedding& found) 
     return Unimplemented("typed table '{}' is looked up by ops of different types", param)
         .at(op->location());
   }
-  return Ok();
+  return common_padding(found.lookups).status();
 }
 
 // From the gradients of the lookups to the one that the optimizer reads there may be a sum only.

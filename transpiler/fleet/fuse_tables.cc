@@ -96,6 +96,7 @@ Status fuse_lookups(Block& block, const TablePlan& plan, const Uses& uses, Fused
                           uses.param)
         .at(uses.ops.front()->location());
   }
+  MILLRACE_RETURN_IF_ERROR(common_padding(uses.ops).status());
   Lookup all;
   for (const Op* const op : uses.ops) {
     all.ids.push_back(op->first_input("Ids").str());

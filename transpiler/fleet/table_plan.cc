@@ -1,5 +1,6 @@
 #include "transpiler/fleet/table_plan.h"
 
+#include <algorithm>
 #include <set>
 
 #include "framework/base/errors.h"
@@ -81,6 +82,22 @@ bool is_lookup(const Op& op) {
 
 bool is_remote_lookup(const Op& op) {
   return is_lookup(op) && get_attr_or(op, "remote_prefetch", false);
+}
+
+StatusOr<int64_t> common_padding(llvm::ArrayRef<Op*> lookups) {
+  const auto padding_of = [](const Op& op) {
+    return std::max<int64_t>(-1, get_attr_or<int64_t>(op, "padding_idx", -1));
+  };
+  if (lookups.empty()) return int64_t{-1};
+  const int64_t first = padding_of(*lookups.front());
+  for (const Op* const op : lookups) {
+    if (padding_of(*op) == first) continue;
+    return Unimplemented(
+               "the lookups of table '{}' have padding_idx {} and {}; on servers a table has one",
+               op->first_input("W").str(), first, padding_of(*op))
+        .at(op->location());
+  }
+  return first;
 }
 
 std::vector<std::string> embedding_names(const Program& main) {

@@ -65,6 +65,9 @@ StatusOr<TablePlan> plan_tables(const Program& main);
 bool is_lookup(const Op& op);
 /// True for lookups that fetch their rows from the servers (attribute remote_prefetch).
 bool is_remote_lookup(const Op& op);
+/// padding_idx that the lookups of one table share; -1: none. One op or table that takes their
+/// place has one. Errors: kUnimplemented where they differ.
+StatusOr<int64_t> common_padding(llvm::ArrayRef<Op*> lookups);
 /// Parameters of lookups that are sparse or distributed, each once, sorted.
 std::vector<std::string> embedding_names(const Program& main);
 /// True if a distributed lookup uses the parameter.

@@ -236,8 +236,15 @@ TEST(DeviceGroup, IsMadeOnceForARing) {
     const auto context = emulated_context();
     const auto first = rings.ring_on_device(0, context);
     ASSERT_TRUE(first.ok()) << first.status().to_string();
-    EXPECT_EQ(*rings.ring_on_device(7, context), *first);
     EXPECT_NE(*rings.ring(0), *first);
+    const int own = static_cast<int>(rank);
+    EXPECT_EQ(*rings.ring_on_device(7, context), *first);
+    EXPECT_THAT(rings.make(7, {"h:1", "h:1"}, 2, own).to_string(), HasSubstr("names 'h:1' twice"));
+    ASSERT_TRUE(rings.make(7, {}, 2, own).ok());
+    EXPECT_EQ(*rings.ring_on_device(7, context), *first);
+    EXPECT_EQ(*rings.ring_on_device(0, context), *first);
+    EXPECT_THAT(rings.ring_on_device(8, context).status().to_string(),
+                HasSubstr("no op has made ring 8"));
   });
 }
 

@@ -88,6 +88,13 @@ TEST(ParallelErrorsTest, RefusesProgramsItCannotRun) {
   const Status status = create_error(devices(2), *program);
   EXPECT_EQ(status.code(), StatusCode::kUnimplemented);
   EXPECT_THAT(status.to_string(), HasSubstr("(dgc): gradient compression"));
+  for (const char* const type :
+       {"exchange_begin", "exchange_end", "shared_updates_end", "merge_gradient"}) {
+    auto given = linear_regression();
+    given->root().append_op(type);
+    EXPECT_THAT(create_error(devices(2), *given).to_string(),
+                HasSubstr("one that is given must not have it"));
+  }
 }
 
 TEST(ParallelErrorsTest, RefusesFeedsThatDoNotFit) {
