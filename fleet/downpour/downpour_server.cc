@@ -5,6 +5,8 @@
 #include <span>
 #include <string_view>
 
+#include <fmt/ranges.h>
+
 #include "fleet/downpour/sparse_configs.h"
 #include "framework/base/errors.h"
 #include "proto/pslib_desc.pb.h"
@@ -88,14 +90,38 @@ void set_data_norm(ConfigReader& read, desc::TableParameter& table) {
   rule.mutable_summary()->set_summary_decay_rate(read.number("datanorm_decay_rate", 0.999999));
 }
 
-// Dense tables of two kinds: what their settings are called, and how they are written.
+// Dense tables of two kinds: what their settings are called, how they are written, and the rules
+// whose settings descriptions have.
 struct DenseKind {
   const char* what;
   std::span<const std::string_view> keys;
   void (*set)(ConfigReader& read, desc::TableParameter& table);
+  const char* rule_key;
+  std::span<const std::string_view> rules;
 };
-constexpr DenseKind kDenseTable = {"strategy of dense tables", kDenseKeys, set_dense};
-constexpr DenseKind kDataNormTable = {"strategy of data_norm tables", kDataNormKeys, set_data_norm};
+constexpr std::string_view kDenseRules[] = {"adam", "naive"};
+constexpr std::string_view kDataNormRules[] = {"summary"};
+constexpr DenseKind kDenseTable = {"strategy of dense tables", kDenseKeys, set_dense,
+                                   "dense_optimizer", kDenseRules};
+constexpr DenseKind kDataNormTable = {"strategy of data_norm tables", kDataNormKeys, set_data_norm,
+                                      "datanorm_operation", kDataNormRules};
+
+Status check_rule(const std::string& rule, const DenseKind& kind) {
+  if (std::ranges::find(kind.rules, rule) != kind.rules.end()) return Ok();
+  return Unimplemented("{}.{}: expected {}, found '{}'", kind.what, kind.rule_key,
+                       fmt::join(kind.rules, " or "), rule);
+}
+
+// Settings of the rule that a table does not have.
+void remark_other_rule(const ConfigDict& configs, const std::string& rule, const DenseKind& kind,
+                       std::vector<std::string>& remarks) {
+  for (const char* const key : {"dense_learning_rate", "dense_avg_decay", "dense_ada_decay",
+                                "dense_ada_epsilon", "dense_mom_decay", "dense_naive_lr"}) {
+    const bool is_naive = std::string_view(key) == "dense_naive_lr";
+    if (configs.count(key) != 0 && is_naive != (rule == "naive"))
+      remarks.push_back(fmt::format("{}.{} has no effect on the rule '{}'", kind.what, key, rule));
+  }
+}
 
 struct DenseTable {
   int id;
@@ -104,7 +130,8 @@ struct DenseTable {
 };
 
 // A table that the user's description has keeps its settings.
-Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const DenseKind& kind) {
+Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const DenseKind& kind,
+                 std::vector<std::string>& remarks) {
   MILLRACE_ASSIGN_OR_RETURN(desc::TableParameter * table,
                             find_table(server, wanted.id, desc::PS_DENSE_TABLE));
   if (table == nullptr) {
@@ -114,6 +141,9 @@ Status add_dense(desc::ServerParameter& server, const DenseTable& wanted, const 
     desc::TableParameter settings;
     kind.set(read, settings);
     MILLRACE_RETURN_IF_ERROR(read.status());
+    const std::string& rule = settings.accessor().dense_sgd_param().name();
+    MILLRACE_RETURN_IF_ERROR(check_rule(rule, kind));
+    remark_other_rule(wanted.configs, rule, kind, remarks);
     table = &add_table_downpour_server(server, wanted.id, desc::PS_DENSE_TABLE);
     table->MergeFrom(settings);
   }
@@ -153,7 +183,7 @@ Status DownpourServer::add_sparse_table(int table_id, const ConfigDict& configs)
                             find_table(*desc_, table_id, desc::PS_SPARSE_TABLE));
   if (found != nullptr) return Ok();
   desc::TableParameter table;
-  MILLRACE_RETURN_IF_ERROR(set_sparse_configs(configs, table));
+  MILLRACE_RETURN_IF_ERROR(set_sparse_configs(configs, table, remarks_));
   add_table_downpour_server(*desc_, table_id, desc::PS_SPARSE_TABLE).MergeFrom(table);
   return Ok();
 }
@@ -162,14 +192,14 @@ Status DownpourServer::add_dense_table(int table_id, const std::vector<DenseVar>
                                        const std::vector<std::string>& embeddings,
                                        const ConfigDict& configs) {
   MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
-  return add_dense(*desc_, {table_id, elements, configs}, kDenseTable);
+  return add_dense(*desc_, {table_id, elements, configs}, kDenseTable, remarks_);
 }
 
 Status DownpourServer::add_data_norm_table(int table_id, const std::vector<DenseVar>& params,
                                            const std::vector<std::string>& embeddings,
                                            const ConfigDict& configs) {
   MILLRACE_ASSIGN_OR_RETURN(const uint32_t elements, count_elements(params, embeddings));
-  return add_dense(*desc_, {table_id, elements, configs}, kDataNormTable);
+  return add_dense(*desc_, {table_id, elements, configs}, kDataNormTable, remarks_);
 }
 
 }  // namespace millrace::fleet

@@ -36,8 +36,8 @@ class DownpourServer {
   ~DownpourServer();
 
   /// Settings have the keys sparse_*, embed_sparse_* and embedx_sparse_* of the original.
-  /// Errors: kInvalidArgument for an unknown key, table class or accessor, or if the id belongs to
-  /// a table of another kind.
+  /// Errors: kInvalidArgument for an unknown key, table class, accessor or rule, or if the id
+  /// belongs to a table of another kind.
   Status add_sparse_table(int table_id, const ConfigDict& configs);
   /// Settings: dense_*. Embeddings are not counted. Errors: as above.
   Status add_dense_table(int table_id, const std::vector<DenseVar>& params,
@@ -47,8 +47,11 @@ class DownpourServer {
                              const std::vector<std::string>& embeddings, const ConfigDict& configs);
   /// What was put together.
   [[nodiscard]] const pslib_desc::ServerParameter& desc() const { return *desc_; }
+  /// Settings that had no effect on the tables, a line each.
+  [[nodiscard]] const std::vector<std::string>& remarks() const { return remarks_; }
 
  private:
+  std::vector<std::string> remarks_;
   std::unique_ptr<pslib_desc::ServerParameter> desc_;
 };
 

@@ -11,6 +11,7 @@
 #include "framework/names.h"
 #include "framework/op_attrs.h"
 #include "proto/pslib_desc.pb.h"
+#include "transpiler/distribute/roles.h"
 #include "transpiler/fleet/table_plan.h"
 
 namespace millrace::fleet {
@@ -39,6 +40,58 @@ StatusOr<LookupTable> find_lookup_table(const Program& program) {
     table.slots.push_back({op.first_input("Ids").str(), op.first_output("Out").str()});
   }
   return table;
+}
+
+// Workers fill the slots of the first program, whichever program they run.
+Status check_slots(const Program& program, const LookupTable& first) {
+  MILLRACE_ASSIGN_OR_RETURN(const LookupTable own, find_lookup_table(program));
+  if (own.param.empty()) return Ok();
+  if (own.param != first.param)
+    return InvalidArgument(
+        "'{}' is the distributed lookup table of another loss's program, expected '{}', that of "
+        "the first",
+        own.param, first.param);
+  for (const SlotVars& slot : own.slots) {
+    const bool known = std::ranges::any_of(first.slots, [&](const SlotVars& each) {
+      return each.key == slot.key && each.value == slot.value;
+    });
+    if (!known)
+      return InvalidArgument(
+          "a program looks up '{}' for '{}', which the first loss's program does not; workers fill "
+          "the slots of the first",
+          slot.key, slot.value);
+  }
+  return Ok();
+}
+
+// What the tables of servers would leave out.
+Status check_program_of_tables(const Program& program) {
+  namespace role = transpiler::role;
+  for (const Block& block : program.blocks()) {
+    for (const Op& op : block.ops()) {
+      if (role::is_lr_op(op))
+        return Unimplemented(
+                   "'{}' belongs to a schedule of the learning rate; tables of DownpourSGD have "
+                   "constant rates, that of dense_configs and that of sparse_configs",
+                   op.type().str())
+            .at(op.location());
+      if (role::is_optimizer(op) || (role::of(op) & role::kOptimize) != 0)
+        return Unimplemented(
+                   "'{}' belongs to an optimizer, to clipping, to regularisation or to averages of "
+                   "the program; tables of DownpourSGD update by their own rules alone",
+                   op.type().str())
+            .at(op.location());
+      if (transpiler::is_lookup(op) && get_attr_or(op, "is_sparse", false) &&
+          !get_attr_or(op, "is_distributed", false))
+        return Unimplemented(
+                   "the embedding '{}' is sparse, but no distributed lookup table; a dense table "
+                   "cannot take its gradient",
+                   op.first_input("W").str())
+            .at(op.location())
+            .with_hint("set is_distributed, or is_sparse to false");
+    }
+  }
+  return Ok();
 }
 
 struct Sorted {
@@ -127,6 +180,7 @@ class Minimizer {
 
   StatusOr<DownpourResult> finish(desc::PSParameter description) {
     worker_.skip_ops(skipped());
+    result_.remarks = server_.remarks();
     *description.mutable_server_param() = server_.desc();
     description.clear_trainer_param();
     *description.add_trainer_param() = worker_.desc();
@@ -145,7 +199,7 @@ class Minimizer {
   [[nodiscard]] ConfigDict with_early(const ConfigDict& configs,
                                       ConfigDict (*early)(double)) const {
     ConfigDict all = configs;
-    if (options_.early) all.merge(early(options_.learning_rate));
+    if (options_.early) all.merge(early(options_.learning_rate.value_or(0.2)));
     return all;
   }
 
@@ -196,8 +250,17 @@ StatusOr<DownpourResult> minimize_downpour(const ops::OpRegistry& registry,
                                            const std::vector<std::string>& parameters,
                                            const std::set<std::string>& no_grad) {
   if (losses.empty()) return InvalidArgument("DownpourSGD needs a loss at least");
+  if (options.learning_rate && !options.early)
+    return InvalidArgument(
+        "learning_rate {} has no effect without 'early': the rates of tables are "
+        "sparse_learning_rate and dense_learning_rate of sparse_configs and dense_configs",
+        *options.learning_rate);
   MILLRACE_ASSIGN_OR_RETURN(desc::PSParameter description, read_description(options.fleet_desc));
+  for (const DownpourLoss& loss : losses)
+    MILLRACE_RETURN_IF_ERROR(check_program_of_tables(*loss.program));
   MILLRACE_ASSIGN_OR_RETURN(LookupTable table, find_lookup_table(*losses.front().program));
+  for (const DownpourLoss& loss : losses)
+    MILLRACE_RETURN_IF_ERROR(check_slots(*loss.program, table));
   Minimizer minimizer(registry, options, description);
   MILLRACE_RETURN_IF_ERROR(minimizer.add_server_table(table.param));
   std::vector<const Program*> programs;

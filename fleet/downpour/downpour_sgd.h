@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@ namespace millrace::fleet {
 
 /// Settings of DownpourSGD.
 struct DownpourOptions {
-  double learning_rate = 0.2;  ///< with early: of all tables
-  int window = 1;              ///< steps between two exchanges
+  /// Of all tables, 0.2 if not set. With early only: later versions take the rates of
+  /// sparse_configs and dense_configs.
+  std::optional<double> learning_rate;
+  int window = 1;  ///< steps between two exchanges
   /// Ends of the names of parameters that are statistics.
   std::vector<std::string> data_norm_names = {".batch_size", ".batch_square_sum", ".batch_sum"};
   bool early = false;    ///< descriptions as the first versions made them
@@ -59,14 +62,20 @@ struct DownpourInfo {
 struct DownpourResult {
   std::vector<std::vector<ops::ParamGrad>> param_grads;  ///< of each loss, sorted by parameter
   DownpourInfo info;
+  /// Settings that had no effect, a line each.
+  std::vector<std::string> remarks;
 };
 
 /// Appends gradients to the programs of the losses and describes the tables that hold their
 /// parameters: sparse table 0 for the distributed lookup table of the first program; from 1 on a
 /// dense table for each loss, and one for its statistics if it has some.
 ///
-/// Errors: kInvalidArgument for no losses, several distributed lookup tables, a description that
-/// cannot be read, wrong settings; those of append_backward(). Source: spec/fleet.md section 8.
+/// The rules of the tables do all updates, so a program may not ask for others: kUnimplemented for
+/// an op of an optimizer, of clipping, regularisation or averages, of a schedule, and for an
+/// embedding whose gradient is rows and that is no distributed lookup table. Errors:
+/// kInvalidArgument for no losses, several distributed lookup tables, slots that the first program
+/// lacks, a rate that nobody reads, a description that cannot be read, wrong settings; those of
+/// append_backward(). Source: spec/fleet.md section 8.
 StatusOr<DownpourResult> minimize_downpour(const ops::OpRegistry& registry,
                                            const std::vector<DownpourLoss>& losses,
                                            const DownpourOptions& options,

@@ -98,7 +98,8 @@ Status set_accessor_sparse_configs(ConfigReader& read, const AccessorKind& kind,
 
 }  // namespace
 
-Status set_sparse_configs(const ConfigDict& configs, desc::TableParameter& out) {
+Status set_sparse_configs(const ConfigDict& configs, desc::TableParameter& out,
+                          std::vector<std::string>& remarks) {
   MILLRACE_RETURN_IF_ERROR(
       check_keys(configs, {std::begin(kSparseKeys), std::end(kSparseKeys)}, kWhat));
   ConfigReader read(configs, kWhat);
@@ -114,6 +115,9 @@ Status set_sparse_configs(const ConfigDict& configs, desc::TableParameter& out) 
       const AccessorKind* const kind,
       find_accessor(read.text("sparse_accessor_class", "DownpourCtrAccessor")));
   MILLRACE_RETURN_IF_ERROR(set_accessor_sparse_configs(read, *kind, *out.mutable_accessor()));
+  for (const std::string& key : read.unread())
+    remarks.push_back(fmt::format("{}.{} has no effect: neither {} nor its rules read it", kWhat,
+                                  key, kind->name));
   return read.status();
 }
 

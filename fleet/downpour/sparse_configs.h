@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "fleet/strategy/config_dict.h"
 #include "framework/base/status.h"
 
@@ -12,6 +15,9 @@ namespace millrace::fleet {
 /// Writes the settings of a DownpourSGD job's sparse table, and the defaults of what they leave
 /// out, into its description. Errors: kInvalidArgument naming the key that is not known, or has a
 /// value that is not. Source: spec/fleet.md section 8.
-Status set_sparse_configs(const ConfigDict& configs, pslib_desc::TableParameter& out);
+///
+/// \param remarks  gets a line for each setting that neither the accessor nor its rules read
+Status set_sparse_configs(const ConfigDict& configs, pslib_desc::TableParameter& out,
+                          std::vector<std::string>& remarks);
 
 }  // namespace millrace::fleet

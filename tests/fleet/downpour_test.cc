@@ -213,6 +213,80 @@ TEST(Downpour, ErrorsNameWhatIsWrong) {
             "table 0 is of type PS_DENSE_TABLE, expected PS_SPARSE_TABLE");
 }
 
+// An op that asks for more than the tables do, in the forward program of a loss.
+std::string refused_with(const std::string& line, const std::string& vars = "") {
+  const auto program = model(0, false, "emb", vars + line);
+  return minimize({program.get()}).status().message();
+}
+
+TEST(Downpour, WhatTheTablesWouldLeaveOutIsRefused) {
+  for (const char* const line : {
+           "  sgd Param=fc_0.w_0 Grad=fc_0.w_0 LearningRate=loss -> ParamOut=fc_0.w_0 {op_role: "
+           "2}\n",
+           "  clip X=s -> Out=s {min: -1.0, max: 1.0, op_role: 2}\n",
+           "  scale X=fc_0.w_0 -> Out=fc_0.w_0 {scale: 0.5, op_role: 2}\n",
+           "  assign X=fc_0.w_0 -> Out=other {op_role: 2}\n",
+       })
+    EXPECT_THAT(refused_with(line), HasSubstr("tables of DownpourSGD update by their own rules"))
+        << line;
+  EXPECT_THAT(refused_with("  increment X=loss -> Out=loss {step: 1.0, op_role: 16}\n"),
+              HasSubstr("'increment' belongs to a schedule of the learning rate"));
+  EXPECT_THAT(refused_with("  scale X=loss -> Out=loss {scale: 0.5, op_role: 18}\n"),
+              HasSubstr("'scale' belongs to a schedule of the learning rate"));
+  EXPECT_THAT(
+      refused_with("  lookup_table Ids=slot0 W=other -> Out=emb_1.tmp_0 {is_sparse: true}\n"),
+      HasSubstr("the embedding 'other' is sparse, but no distributed lookup table"));
+}
+
+TEST(Downpour, SlotsOfLaterProgramsAreThoseOfTheFirst) {
+  const auto first = model(0, false);
+  const auto second = model(1, false);
+  Op& lookup = second->root().front();
+  ASSERT_EQ(lookup.type(), "lookup_table");
+  lookup.set_input("Ids", "slot1");
+  EXPECT_THAT(minimize({first.get(), second.get()}).status().message(),
+              HasSubstr("a program looks up 'slot1' for 'emb_0.tmp_0', which the first loss's"));
+  const auto third = model(2, false, "other");
+  third->root().front().set_input("W", "other");
+  EXPECT_THAT(minimize({model(0, false).get(), third.get()}).status().message(),
+              HasSubstr("'other' is the distributed lookup table of another loss's program"));
+}
+
+TEST(Downpour, ARateThatNobodyReadsIsRefused) {
+  const auto program = model(0, false);
+  DownpourOptions options;
+  options.learning_rate = 0.1;
+  EXPECT_THAT(minimize({program.get()}, options).status().message(),
+              HasSubstr("learning_rate 0.1 has no effect without 'early'"));
+}
+
+TEST(Downpour, RulesOfDenseTablesAreThoseThatDescriptionsHave) {
+  const auto program = model(0, true);
+  DownpourOptions options;
+  options.dense_configs = {{"dense_optimizer", "momentum"}};
+  EXPECT_EQ(minimize({program.get()}, options).status().message(),
+            "strategy of dense tables.dense_optimizer: expected adam or naive, found 'momentum'");
+  options.dense_configs = {};
+  options.data_norm_configs = {{"datanorm_operation", "sum"}};
+  EXPECT_EQ(minimize({model(0, true).get()}, options).status().message(),
+            "strategy of data_norm tables.datanorm_operation: expected summary, found 'sum'");
+}
+
+TEST(Downpour, SettingsWithoutEffectAreTold) {
+  DownpourOptions options;
+  options.dense_configs = {{"dense_optimizer", "naive"}, {"dense_learning_rate", 0.1}};
+  options.sparse_configs = {{"sparse_optimizer", "adam"}, {"sparse_learning_rate", 0.1}};
+  const auto made = minimize({model(0, false).get()}, options);
+  ASSERT_TRUE(made.ok()) << made.status().to_string();
+  EXPECT_THAT(
+      made->remarks,
+      ElementsAre(
+          "strategy of sparse tables.sparse_optimizer has no effect: neither "
+          "DownpourCtrAccessor nor its rules read it",
+          "strategy of dense tables.dense_learning_rate has no effect on the rule 'naive'"));
+  EXPECT_THAT(minimize({model(0, false).get()})->remarks, ::testing::IsEmpty());
+}
+
 TEST(DownpourServer, RulesAndBoundsAreChecked) {
   const auto refused = [](const ConfigDict& configs) {
     return DownpourServer(nullptr).add_sparse_table(0, configs).message();

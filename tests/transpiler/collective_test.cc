@@ -210,5 +210,27 @@ TEST_F(CollectiveTest, BrokenRoleVarsAreReportedWithTheirPlace) {
   EXPECT_THAT(result().notes(), ElementsAre("in pass 'collective-average-updates'"));
 }
 
+TEST_F(CollectiveTest, AnUpdateWhoseGradientIsNotStatedIsRefused) {
+  for (const char* const mode : {"grad_allreduce", "single_process_multi_thread"}) {
+    config_.collective_mode = mode;
+    const auto refused = [&](const std::vector<std::string>& unstated) {
+      SmallNet net = small_net();
+      for (const std::string& grad : unstated)
+        net.main->root().first_writer(grad)->remove_attr("op_role_var");
+      return transpile_collective(*net.main, *net.startup, config_, arguments_, *registry_, nullptr)
+          .status();
+    };
+    EXPECT_TRUE(refused({}).ok()) << mode;
+    // One of two is enough: ranks would go apart.
+    EXPECT_EQ(refused({"b@GRAD"}).message(),
+              "the op updates \"b\", but no backward op states its gradient (op_role_var), so that "
+              "it would not be reduced");
+    const Status neither = refused({"w@GRAD", "b@GRAD"});
+    EXPECT_THAT(neither.message(), HasSubstr("the op updates \"w\""));
+    EXPECT_EQ(neither.code(), StatusCode::kInvalidProgram);
+    EXPECT_EQ(neither.location().op, 6);
+  }
+}
+
 }  // namespace
 }  // namespace millrace::transpiler

@@ -65,6 +65,8 @@ StatusOr<RolePrograms> transpile_collective(const Program& main, const Program& 
                             plan_collective(main, startup, config, arguments));
   // Counted on the program as given, so that a broken op is reported with its own index.
   MILLRACE_ASSIGN_OR_RETURN(const int64_t reduced, count_reduced(main, plan));
+  if (config.collective_mode != "local_sgd")
+    MILLRACE_RETURN_IF_ERROR(check_updates_are_reduced(main, plan));
   RolePrograms out{main.clone(), startup.clone()};
   PassContext context(registry);
   context.startup = out.startup.get();

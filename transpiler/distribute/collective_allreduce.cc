@@ -1,6 +1,5 @@
 #include <llvm/ADT/STLExtras.h>
 
-#include "framework/base/errors.h"
 #include "transpiler/distribute/collective_passes.h"
 #include "transpiler/distribute/roles.h"
 
@@ -26,14 +25,7 @@ class AllreduceGradients final : public Pass {
       last_grad = pairs->back().grad;
       reduce_behind(*op, *pairs, count);
     }
-    if (last_grad.empty()) {
-      const auto update = llvm::find_if(ops, [](const Op* op) { return is_update_op(*op); });
-      if (update == ops.end()) return false;
-      return InvalidProgram(
-                 "the op updates a param, but no backward op states its gradient (op_role_var), so "
-                 "nothing would be reduced")
-          .at((*update)->location());
-    }
+    if (last_grad.empty()) return false;
     wait_before_optimizer(block, last_grad);
     return true;
   }

@@ -131,6 +131,25 @@ StatusOr<std::vector<GradPair>> backward_pairs(const Op& op) {
   return out;
 }
 
+Status check_updates_are_reduced(const Program& main, const CollectivePlan& plan) {
+  std::set<std::string> stated;
+  for (const Op& op : main.root().ops()) {
+    MILLRACE_ASSIGN_OR_RETURN(const std::vector<GradPair> pairs, backward_pairs(op));
+    for (const GradPair& pair : pairs) stated.insert(pair.param);
+  }
+  for (const Op& op : main.root().ops()) {
+    if (!is_update_op(op)) continue;
+    const std::string param = op.first_input("Param").str();
+    if (stated.count(param) != 0 || plan.is_table(param)) continue;
+    return InvalidProgram(
+               "the op updates {}, but no backward op states its gradient (op_role_var), so that "
+               "it would not be reduced",
+               in_quotes(param))
+        .at(op.location());
+  }
+  return Ok();
+}
+
 Op& insert_in_place(Block& block, Op* where, llvm::StringRef type, llvm::StringRef var,
                     int32_t role) {
   Op& op = block.insert_before(where, type);

@@ -48,6 +48,10 @@ struct GradPair {
 /// Errors: kInvalidProgram with the op's place for an odd list or an undeclared var.
 StatusOr<std::vector<GradPair>> backward_pairs(const Op& op);
 
+/// Every update of the block has a gradient that some backward op states, which is what is reduced.
+/// Errors: kInvalidProgram with the place of an update that has none.
+Status check_updates_are_reduced(const Program& main, const CollectivePlan& plan);
+
 /// A pass may ask for these by role bits. Source: spec/transpiler.md section 1.
 bool is_backward_op(const Op& op);
 bool is_loss_grad_op(const Op& op);
