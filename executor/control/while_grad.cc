@@ -98,6 +98,8 @@ Status link_last(const ControlContext& ctx, const LoopGrad& grad, size_t j, Valu
   inside.clear();
   if (output.out < 0 || !ctx.args.has_in(grad.out, output.out)) return Ok();
   const Value& like = ctx.args.in_value(grad.out, output.out);
+  // an array without elements, to which the steps add
+  if (like.holds<TensorArray>()) inside.as<TensorArray>().clear();
   return like.holds<Tensor>() ? set_zeros_like(like, inside) : Ok();
 }
 

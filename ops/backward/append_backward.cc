@@ -7,7 +7,10 @@
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "ops/backward/array_reads.h"
+#include "ops/backward/counters.h"
 #include "ops/backward/pending.h"
+#include "ops/backward/versions.h"
 #include "ops/infer_shapes.h"
 
 namespace millrace::ops {
@@ -31,19 +34,26 @@ class Backward {
   StatusOr<std::vector<ParamGrad>> run() {
     Block& root = program_.root();
     MILLRACE_RETURN_IF_ERROR(mark_loss(root));
+    backward::split_versions(program_, request_.loss, request_.warnings);
     for (const Var& var : root.vars()) existing_.insert(var.name().str());
+    // gradients that ops name and that are absent do not come into being later
+    for (const Op& op : root.ops()) {
+      for (const llvm::StringRef name : op.input_names())
+        if (backward::is_grad_name(name)) existing_.insert(name.str());
+    }
     Names no_grad = backward::stopped_names(root);
     no_grad.insert(request_.no_grad.begin(), request_.no_grad.end());
     MILLRACE_ASSIGN_OR_RETURN(const OpPath path,
                               backward::find_op_path(registry_, root, {request_.loss},
                                                      std::move(no_grad), backward::Course::kOnce));
+    if (request_.earlier_calls > 0) backward::restore_counters(root, root);
     std::vector<PendingOp> ops{loss_grad()};
     MILLRACE_RETURN_IF_ERROR(make_ops(path, root, ops));
-    finish(ops, root, path.no_grad);
+    finish(ops, root, path.no_grad, {});
     append(ops, root);
     rename_existing(root);
-    declare_grads(root, {});
-    for (Block* const block : unused_blocks_) declare_grads(*block, {});
+    declare_grads(root, {}, {});
+    for (Block* const block : unused_blocks_) declare_grads(*block, {}, {});
     return mark_params(root);
   }
 
@@ -86,14 +96,15 @@ class Backward {
       Op& op = *path.ops[i];
       Block* sub_block = nullptr;
       if (const int32_t index = sub_block_of(op); index > 0) {
-        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(index, path.inner.at(index), target));
+        MILLRACE_ASSIGN_OR_RETURN(sub_block, make_sub_block(op, path.inner.at(index), target));
       }
       const GradContext context(
           op, [&](llvm::StringRef name) { return !path.no_grad.contains(name.str()); });
       MILLRACE_ASSIGN_OR_RETURN(std::vector<GradOp> made, make_grad_ops(registry_, context));
       if (made.empty() && sub_block != nullptr) unused_blocks_.push_back(sub_block);
       if (made.empty()) add_reader(op, out);
-      if (target.index() == 0) note_overwritten(op, made);
+      if (target.index() == 0 && request_.warnings != nullptr)
+        backward::note_overwritten(op, made, *request_.warnings);
       for (GradOp& grad : made) {
         set_attr(grad, "op_role", make_attr(kBackward));
         set_attr(grad, "op_role_var", make_attr(std::vector<std::string>{}));
@@ -102,33 +113,6 @@ class Backward {
       }
     }
     return Ok();
-  }
-
-  // Gradient ops run when all forward ops have, so they read what the last of them has left.
-  void note_overwritten(const Op& op, const std::vector<GradOp>& made) const {
-    if (request_.warnings == nullptr) return;
-    Names noted;
-    for (const GradOp& grad : made) {
-      for (const auto& [slot, names] : grad.inputs) {
-        for (const std::string& name : names) {
-          const Var* const var = op.block().find_var(name);
-          if (var == nullptr || var->persistable() || !is_dense_float(*var)) continue;
-          const Op* const last = op.block().last_writer(name);
-          if (last == nullptr || !op.comes_before(*last) || !noted.insert(name).second) continue;
-          request_.warnings->push_back(
-              InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
-                             "by then; gradients may be wrong, as in the original",
-                             name, op.block().index_of(*last), last->type().str())
-                  .at(op.location()));
-        }
-      }
-    }
-  }
-
-  static bool is_dense_float(const Var& var) {
-    return var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
-           (var.dtype() == DType::kFloat32 || var.dtype() == DType::kFloat64 ||
-            var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
   }
 
   // The gradient op of an op without wanted gradients goes later; until then it is a reader, and
@@ -143,20 +127,27 @@ class Backward {
   }
 
   // The gradients of a sub-block, in a block of their own.
-  StatusOr<Block*> make_sub_block(int32_t index, const OpPath& path, Block& target) {
+  StatusOr<Block*> make_sub_block(const Op& op, const OpPath& path, Block& target) {
+    const int32_t index = sub_block_of(op);
     Block& forward = program_.block(static_cast<size_t>(index));
     Block& block = program_.add_block(target.index());
     block.set_forward_block(index);
+    if (request_.earlier_calls > 0) backward::restore_counters(forward, block);
     std::vector<PendingOp> ops;
     MILLRACE_RETURN_IF_ERROR(make_ops(path, block, ops));
-    finish(ops, forward, path.no_grad);
+    finish(ops, forward, path.no_grad, backward::arrays_read_apart(op, request_.warnings));
     append(ops, block);
     return &block;
   }
 
-  static void finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad) {
-    backward::sum_repeated_outputs(ops, forward.index());
+  // \param arrays  whose gradients are added to what a step finds
+  static void finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad,
+                     const Names& arrays) {
+    Names given;
+    for (const std::string& array : arrays) given.insert(names::grad(array));
+    backward::sum_repeated_outputs(ops, forward.index(), given);
     backward::remove_unneeded(ops, no_grad);
+    backward::clear_taken_elements(ops, arrays);
   }
 
   static void set_attr(GradOp& op, const std::string& name, AttrValue value) {
@@ -201,7 +192,7 @@ class Backward {
   static bool starts_before(const Op& loop, llvm::StringRef name) {
     const Var* const var = loop.block().find_var(name);
     const Op* const writer = loop.block().first_writer(name);
-    return var != nullptr && is_dense_float(*var) && writer != nullptr &&
+    return var != nullptr && backward::is_dense_float(*var) && writer != nullptr &&
            writer->comes_before(loop);
   }
 
@@ -236,36 +227,59 @@ class Backward {
     std::string prefix;
     for (int i = 0; i <= request_.earlier_calls; ++i) prefix += "grad/";
     std::map<std::string, std::string> renamed;
-    for (Op* const op : root.op_vector()) {
-      if (!ours_.contains(op) && !added_.contains(op)) continue;
-      for (const llvm::StringRef name : op->input_names()) {
-        const auto found = renamed.find(name.str());
-        if (found != renamed.end()) op->replace_input(name, found->second);
+    const auto rename = [&](llvm::StringRef name) {
+      if (backward::is_grad_name(name) && existing_.contains(name.str()))
+        renamed.emplace(name.str(), prefix + name.str());
+    };
+    for (const Op& op : root.ops()) {
+      if (!ours_.contains(&op) && !added_.contains(&op)) continue;
+      // also what no op of this call writes: it is absent, not what an earlier call has left
+      for (const llvm::StringRef name : op.input_names()) rename(name);
+      for (const llvm::StringRef name : op.output_names()) rename(name);
+    }
+    for (Op& op : root.ops()) {
+      if (!ours_.contains(&op) && !added_.contains(&op)) continue;
+      for (const auto& [from, to] : renamed) {
+        op.replace_input(from, to);
+        op.replace_output(from, to);
       }
-      for (const llvm::StringRef name : op->output_names()) {
-        if (!backward::is_grad_name(name)) continue;
-        auto found = renamed.find(name.str());
-        if (found == renamed.end()) {
-          if (!existing_.contains(name.str())) continue;
-          found = renamed.emplace(name.str(), prefix + name.str()).first;
-        }
-        op->replace_output(name, found->second);
-      }
+    }
+    for (Op& op : root.ops()) {
+      if (!ours_.contains(&op)) continue;
+      for (const auto& [from, to] : renamed) rename_in_branch(op, from, to);
     }
     renamed_ = std::move(renamed);
   }
 
+  // Branches find the gradients of what they have written by name; loops and recurrences are given
+  // them.
+  void rename_in_branch(Op& op, const std::string& from, const std::string& to) {
+    if (op.type() != "conditional_block_grad") return;
+    for (Op& inside : program_.block(static_cast<size_t>(sub_block_of(op))).ops()) {
+      rename_in_branch(inside, from, to);
+      if (!inside.reads(from) && inside.writes(from)) return;  // a var of the branch itself
+      inside.replace_input(from, to);
+      inside.replace_output(from, to);
+    }
+  }
+
   // ---- vars
 
-  static bool is_visible(const Block& block, llvm::StringRef name) {
-    return block.find_var_recursive(name) != nullptr;
+  // Gradients of an earlier call are not those of this one, whose names differ in block 0 only.
+  [[nodiscard]] bool is_visible(const Block& block, llvm::StringRef name) const {
+    const Var* const var = block.find_var_recursive(name);
+    if (var == nullptr) return false;
+    const bool is_earlier = request_.earlier_calls > 0 && block.index() > 0 &&
+                            var->block().index() == 0 && backward::is_grad_name(name) &&
+                            existing_.contains(name.str());
+    return !is_earlier;
   }
 
   // Gradients that exist in the sub-block of an op before any op in it has run. What a loop takes
   // and gives goes from step to step, so an op of the body may read it that stands before its
   // writer; and the state of a recurrence has the gradient that the step after it has left. The
   // original knows the first only one block deep.
-  static Names carried_into(const Op& op, Names from_outside) {
+  [[nodiscard]] Names carried_into(const Op& op, Names from_outside) const {
     const auto inside = get_attr_or<std::vector<std::string>>(op, "original_output_grad", {});
     const auto outside = op.input("Out@GRAD");
     for (size_t k = 0; k < outside.size(); ++k) {
@@ -275,6 +289,13 @@ class Backward {
       if (op.writes(outside[k]) || name != outside[k]) from_outside.insert(name);
     }
     if (op.type() != "recurrent_grad") return from_outside;
+    // that of an output has another name outside if an earlier call has taken its own
+    const auto outputs = op.input("outputs");
+    const auto given = op.input("outputs@GRAD");
+    for (size_t k = 0; k < std::min(outputs.size(), given.size()); ++k) {
+      const std::string name = names::grad(outputs[k]);
+      if (name != given[k] && is_visible(op.block(), given[k])) from_outside.insert(name);
+    }
     for (const std::string& state : get_attr_or<std::vector<std::string>>(op, "states", {})) {
       // whether the gradient of an output exists is decided outside
       if (!llvm::is_contained(op.input("outputs"), state)) from_outside.insert(names::grad(state));
@@ -282,9 +303,28 @@ class Backward {
     return from_outside;
   }
 
+  // Gradients that the executor takes from the scope of a step by the names of forward vars. An op
+  // of the step may find a var of that name around the block, which is not the one it has to write.
+  static Names taken_out(const Op& op) {
+    Names taken;
+    const auto add = [&](const char* slot) {
+      const auto inputs = op.input(slot);
+      const auto grads = op.output(names::grad(slot));
+      for (size_t i = 0; i < std::min(inputs.size(), grads.size()); ++i) {
+        const std::string inside = names::grad(inputs[i]);
+        if (grads[i] != names::kEmpty && grads[i] != inside) taken.insert(inside);
+      }
+    };
+    for (const char* const slot : {"X", "Input", "inputs", "parameters"}) add(slot);
+    for (const std::string& name :
+         get_attr_or<std::vector<std::string>>(op, "original_output_grad", {}))
+      taken.erase(name);
+    return taken;
+  }
+
   void declare_sub_block(const Op& op, Block& block, const Names& carried) {
     const Names inside = carried_into(op, carried);
-    declare_grads(block, inside);
+    declare_grads(block, inside, taken_out(op));
     if (op.type() != "recurrent_grad") return;
     // what the step after it leaves lands in a var of the step itself
     for (const std::string& name : inside) {
@@ -295,7 +335,8 @@ class Backward {
 
   // In order of the ops, sub-blocks before the op they belong to. Ops whose gradients do not exist
   // go; the sums lose them.
-  void declare_grads(Block& block, const Names& carried) {
+  // \param own  names that are declared even if a block around has them
+  void declare_grads(Block& block, const Names& carried, const Names& own) {
     for (Op* const op : block.op_vector()) {
       if (!ours_.contains(op)) continue;
       if (const int32_t index = sub_block_of(*op);
@@ -306,7 +347,9 @@ class Backward {
         continue;
       }
       for (const llvm::StringRef name : op->output_names()) {
-        if (is_visible(block, name)) continue;
+        if (block.find_var(name) != nullptr ||
+            (is_visible(block, name) && !own.contains(name.str())))
+          continue;
         if (name == names::kEmpty && op->type() == "conditional_block_grad")
           block.declare(name, VarSpec::tensor(placeholder_dtype(*op), {}));
         if (name != names::kEmpty && backward::is_grad_name(name))
@@ -332,7 +375,7 @@ class Backward {
     return dtype;
   }
 
-  static bool is_without_gradient(Op& op, const Names& carried) {
+  [[nodiscard]] bool is_without_gradient(Op& op, const Names& carried) const {
     if (op.output_names().empty() ||
         llvm::all_of(op.output_names(), [](llvm::StringRef n) { return n == names::kEmpty; }))
       return true;

@@ -25,7 +25,13 @@ void rename_in(std::vector<std::pair<std::string, std::vector<std::string>>>& sl
 // Gives gradients with several writers names of their own.
 class Summing {
  public:
-  Summing(std::vector<PendingOp>& ops, int32_t block) : ops_(ops), block_(block) {}
+  Summing(std::vector<PendingOp>& ops, int32_t block, const Names& given)
+      : ops_(ops), block_(block), given_(given) {
+    for (const std::string& name : given) {
+      order_.push_back(name);
+      writers_[name].names = {name};
+    }
+  }
 
   void run() {
     for (size_t i = 0; i < ops_.size(); ++i) {
@@ -75,7 +81,7 @@ class Summing {
       writers.first = writer;
       return;
     }
-    if (writers.names.size() == 1) {
+    if (writers.names.size() == 1 && !given_.contains(name)) {
       const std::string first = next_name(name, writers);
       rename_first(name, first, writers.first, writer, name);
       writers.names = {first};
@@ -106,6 +112,7 @@ class Summing {
 
   std::vector<PendingOp>& ops_;
   int32_t block_;
+  const Names& given_;
   std::map<std::string, Writers> writers_;
   std::vector<std::string> order_;  ///< of first writing
   std::map<size_t, std::vector<PendingOp>> sums_;
@@ -144,8 +151,8 @@ bool PendingOp::reads(const std::string& name) const {
   return found;
 }
 
-void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block) {
-  Summing(ops, block).run();
+void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block, const Names& given) {
+  Summing(ops, block, given).run();
 }
 
 void remove_unneeded(std::vector<PendingOp>& ops, const Names& no_grad) {

@@ -71,7 +71,8 @@ StatusOr<OpPath> find_op_path(const OpRegistry& registry, Block& block, Names ne
 /// Gives every writer of a gradient that has several of them a name of its own
 /// ("<grad>@RENAME@block<B>@<n>"), and adds the sums before the first reader.
 /// \param block  index of the forward block
-void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block);
+/// \param given  gradients that hold something before the first op, to which all writers add
+void sum_repeated_outputs(std::vector<PendingOp>& ops, int32_t block, const Names& given);
 
 /// Removes ops that compute or read nothing but gradients which nobody needs, and fills gradients
 /// that a kept op reads with zeros.

@@ -1,3 +1,4 @@
+#include "framework/program.h"
 #include "ops/control_flow/defs.h"
 #include "ops/grad_rules.h"
 #include "ops/infer_helpers.h"
@@ -68,8 +69,17 @@ Status infer_increment(InferContext& ctx) {
   return Ok();
 }
 
-// Backward walks the loop counter back: the same var, the step with the other sign.
+bool is_float(const Var* var) {
+  return var != nullptr && var->spec().has_tensor() &&
+         (var->dtype() == DType::kFloat32 || var->dtype() == DType::kFloat64);
+}
+
+// Backward walks the loop counter back: the same var, the step with the other sign. A number that
+// goes into another var has a gradient as every sum has; the original loses it.
 StatusOr<std::vector<GradOp>> grad_increment(const GradContext& ctx) {
+  const llvm::StringRef x = ctx.forward().first_input("X");
+  if (!ctx.forward().writes(x) && is_float(ctx.forward().block().find_var_recursive(x)))
+    return grad_assign(ctx);
   GradOp op("increment");
   op.input("X", ctx.output("Out")).output("Out", ctx.input("X"));
   const float step = get_attr_or<float>(ctx.forward(), "step", 1.0F);

@@ -126,7 +126,7 @@ TEST_F(BackwardTest, ClipsTheWholeGradientOfAVar) {
                                       "tanh_grad", "clip", "mul_grad"));
 }
 
-TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
+TEST_F(BackwardTest, ReadsTheValueThatALaterOpOverwrites) {
   op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
   op("tanh", {{"X", "a"}}, "b");
   op("mean", {{"X", "b"}}, "loss");
@@ -135,10 +135,30 @@ TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
   BackwardRequest request;
   request.warnings = &warnings;
   backward(request);
+  EXPECT_TRUE(warnings.empty());
+  const Op* tanh_grad = nullptr;
+  for (const Op& o : program_->root().ops())
+    if (o.type() == "tanh_grad") tanh_grad = &o;
+  ASSERT_NE(tanh_grad, nullptr);
+  EXPECT_EQ(tanh_grad->first_input("Out"), "b@VERSION@0");
+}
+
+// What is incremented in place keeps its name.
+TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
+  for (const char* const name : {"a", "b"})
+    program_->root().declare(name, VarSpec::tensor(DType::kFloat32, {1}));
+  op("mean", {{"X", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  op("increment", {{"X", "b"}}, "b");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.warnings = &warnings;
+  backward(request);
   ASSERT_EQ(warnings.size(), 2U) << "of mean, which reads its dims alone, and of tanh";
   EXPECT_EQ(warnings[1].location().op_type, "tanh");
   EXPECT_THAT(warnings[1].message(),
-              HasSubstr("reads 'b', which op 3 (scale) has overwritten by then"));
+              HasSubstr("reads 'b', which op 3 (increment) has overwritten by then"));
 }
 
 TEST_F(BackwardTest, ClipsTheGradientOfTheSecondLossUnderItsOwnName) {
@@ -303,8 +323,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, ControlFlowReferenceTest,
                          ::testing::Values("read_twice", "nested_loops", "inner_reads_outer_memory",
                                            "cond_in_loop", "cond_reads_memory", "never_fetched",
                                            "recurrent_last_state", "recurrent_state_unused",
-                                           "recurrent_in_loop", "cond_unused_output", "nested_cond",
-                                           "loop_in_cond", "loop_only_inside_written"),
+                                           "cond_unused_output", "nested_cond", "loop_in_cond",
+                                           "loop_only_inside_written"),
                          [](const auto& net) { return std::string(net.param); });
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "framework/read_program.h"
 #include "io/npz.h"
 #include "ops/backward/append_backward.h"
+#include "ops/verify.h"
 #include "tests/executor/values.h"
 
 namespace millrace::executor {
@@ -292,15 +293,73 @@ INSTANTIATE_TEST_SUITE_P(
         ControlFlowNet{"nested_loops"}, ControlFlowNet{"inner_reads_outer_memory"},
         ControlFlowNet{"cond_in_loop"}, ControlFlowNet{"cond_writes_memory"},
         ControlFlowNet{"cond_reads_memory"}, ControlFlowNet{"carried_by_assign"},
-        ControlFlowNet{"carried_value_overwritten", true}, ControlFlowNet{"carried_chain"},
-        ControlFlowNet{"never_fetched"}, ControlFlowNet{"recurrent_two_states", true},
+        ControlFlowNet{"carried_value_overwritten"}, ControlFlowNet{"carried_chain"},
+        ControlFlowNet{"never_fetched"}, ControlFlowNet{"recurrent_two_states"},
         ControlFlowNet{"recurrent_state_unused", true}, ControlFlowNet{"recurrent_state_apart"},
-        ControlFlowNet{"recurrent_last_state"}, ControlFlowNet{"recurrent_output_unused", true},
-        ControlFlowNet{"cond_in_recurrent", true}, ControlFlowNet{"recurrent_in_loop", true},
+        ControlFlowNet{"recurrent_last_state"}, ControlFlowNet{"recurrent_output_unused"},
+        ControlFlowNet{"cond_in_recurrent"}, ControlFlowNet{"recurrent_in_loop"},
         ControlFlowNet{"cond_unused_output"}, ControlFlowNet{"nested_cond"},
         ControlFlowNet{"loop_in_cond"}, ControlFlowNet{"while_loop_api"},
-        ControlFlowNet{"loop_only_inside_written"}),
+        ControlFlowNet{"loop_only_inside_written"}, ControlFlowNet{"recurrent_states_used"},
+        ControlFlowNet{"recurrent_states_and_last"},
+        ControlFlowNet{"recurrent_outputs_read_inside"}, ControlFlowNet{"recurrent_swapped_states"},
+        ControlFlowNet{"recurrent_one_state_twice"}, ControlFlowNet{"recurrent_states_in_loop"},
+        ControlFlowNet{"branch_assigns"}, ControlFlowNet{"branch_assigns_not_taken"},
+        ControlFlowNet{"branch_replaces"}, ControlFlowNet{"branch_replaces_not_taken"},
+        ControlFlowNet{"branch_puts_back"}, ControlFlowNet{"branch_overwrites_used"},
+        ControlFlowNet{"branch_within_branch"}, ControlFlowNet{"switch_assigns"},
+        ControlFlowNet{"switch_fills"}, ControlFlowNet{"assigned_twice"},
+        ControlFlowNet{"assigned_unused"}, ControlFlowNet{"in_place_square"},
+        ControlFlowNet{"in_place_on_feed"}, ControlFlowNet{"increment_apart"},
+        ControlFlowNet{"loop_uses_assigned"}, ControlFlowNet{"loop_assigns_twice"},
+        ControlFlowNet{"loop_scales_in_place"}, ControlFlowNet{"loop_factor_in_place"},
+        ControlFlowNet{"loop_between_writes"}, ControlFlowNet{"branch_in_loop_assigns"},
+        ControlFlowNet{"loop_in_branch_assigns"}, ControlFlowNet{"loops_carry"},
+        ControlFlowNet{"cond_reads_carried"}, ControlFlowNet{"recurrent_reads_carried"},
+        ControlFlowNet{"branch_swaps"}, ControlFlowNet{"memory_read_outside"},
+        ControlFlowNet{"memory_two_back"}, ControlFlowNet{"memory_in_one_slot"},
+        ControlFlowNet{"two_losses_of_loops"}, ControlFlowNet{"two_losses_of_carried"},
+        ControlFlowNet{"two_losses_of_branches"}, ControlFlowNet{"two_losses_of_recurrence"}),
     [](const auto& net) { return std::string(net.param.name); });
+
+// A program with the gradients of two losses: those of the second do not depend on what the first
+// have left, such as counters that were counted back.
+class TwoLossesTest : public ControlFlowGradientsTest {};
+
+TEST_P(TwoLossesTest, HaveTheGradientsOfBoth) {
+  std::vector<std::string> losses;
+  for (const Op& op : program_->root().ops())
+    if (op.type() == "reduce_mean" || op.type() == "mean")
+      losses.push_back(op.output_names().front().str());
+  ASSERT_GE(losses.size(), 2U);
+  losses.erase(losses.begin(), losses.end() - 2);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    ops::BackwardRequest request;
+    request.loss = losses[i];
+    request.earlier_calls = static_cast<int>(i);
+    const auto pairs = ops::append_backward(*runtime_->ops, *program_, request);
+    ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
+  }
+  const Status status = ops::check_program(*runtime_->ops, *program_);
+  EXPECT_TRUE(status.ok()) << status.to_string();
+  options_.samples = 0;
+  for (const std::string& loss : losses) {
+    options_.loss = loss;
+    const auto report = check_gradients(runtime_, *program_, scope_, feeds_, options_);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_TRUE(report->notes.empty());
+    EXPECT_EQ(report->losses, std::vector<std::string>{loss});
+    for (const ParamCheck& check : report->params)
+      EXPECT_TRUE(check.ok) << loss << " " << check.param << ": " << check.worst.analytical << " "
+                            << check.worst.numerical;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Nets, TwoLossesTest,
+                         ::testing::Values(ControlFlowNet{"two_losses_of_loops"},
+                                           ControlFlowNet{"two_losses_of_carried"},
+                                           ControlFlowNet{"two_losses_of_branches"}),
+                         [](const auto& net) { return std::string(net.param.name); });
 
 }  // namespace
 }  // namespace millrace::executor

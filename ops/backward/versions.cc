@@ -1,0 +1,190 @@
+#include "ops/backward/versions.h"
+
+#include <algorithm>
+
+#include "framework/base/errors.h"
+#include "framework/names.h"
+#include "framework/op_attrs.h"
+
+namespace millrace::ops::backward {
+namespace {
+
+std::string version(llvm::StringRef var, int64_t number) {
+  return var.str() + "@VERSION@" + std::to_string(number);
+}
+
+constexpr int32_t kNotForward = 1 | 2 | 4 | 8 | 16;  // backward, optimize, rpc, dist, schedule
+
+using Strings = std::vector<std::string>;
+
+Block* body_of(const Op& op) {
+  const int32_t index = sub_block_of(op);
+  const bool known =
+      index > op.block().index() && static_cast<size_t>(index) < op.program().block_count();
+  return known ? &op.program().block(static_cast<size_t>(index)) : nullptr;
+}
+
+bool is_forward(const Op& op) {
+  return (get_attr_or<int32_t>(op, "op_role", 0) & kNotForward) == 0;
+}
+
+// Says whether a name has joined.
+bool add_sources(const Op& op, Names& names) {
+  const size_t before = names.size();
+  if (llvm::any_of(op.output_names(), [&](llvm::StringRef n) { return names.contains(n.str()); })) {
+    for (const llvm::StringRef name : op.input_names()) names.insert(name.str());
+  }
+  if (op.type() == "recurrent") {
+    const auto previous = get_attr_or<Strings>(op, "ex_states", {});
+    const auto states = get_attr_or<Strings>(op, "states", {});
+    for (size_t k = 0; k < std::min(previous.size(), states.size()); ++k)
+      if (names.contains(previous[k])) names.insert(states[k]);
+  }
+  return names.size() != before;
+}
+
+// Sequences have the names outside that their steps have inside.
+void rename_inside(Op& recurrent, Block& body, llvm::StringRef from, llvm::StringRef to) {
+  for (Op& op : body.ops()) rename_deep(op, from, to, true);
+  body.rename(from, to);
+  for (const char* const attr : {"states", "ex_states"}) {
+    auto names = get_attr_or<Strings>(recurrent, attr, {});
+    if (!llvm::is_contained(names, from)) continue;
+    std::replace(names.begin(), names.end(), from.str(), to.str());
+    recurrent.set_strings(attr, std::move(names));
+  }
+}
+
+// What holds if a condition has that value: other conditions and their values.
+std::map<std::string, bool> facts_of(const Block& block, llvm::StringRef condition, bool value) {
+  const llvm::SmallVector<Op*, 4> writers = block.writers_of(condition);
+  if (writers.size() > 1) return {};
+  const llvm::StringRef type = writers.empty() ? "" : writers[0]->type();
+  if (type == "logical_not") return facts_of(block, writers[0]->first_input("X"), !value);
+  if ((type == "logical_and" && value) || (type == "logical_or" && !value)) {
+    auto facts = facts_of(block, writers[0]->first_input("X"), value);
+    facts.merge(facts_of(block, writers[0]->first_input("Y"), value));
+    return facts;
+  }
+  return {{condition.str(), value}};
+}
+
+}  // namespace
+
+bool exclude_each_other(llvm::ArrayRef<const Op*> branches) {
+  for (size_t i = 0; i < branches.size(); ++i) {
+    const Block& block = branches[i]->block();
+    const auto facts = facts_of(block, branches[i]->first_input("Cond"), true);
+    for (const Op* const other : branches.take_front(i)) {
+      const auto others = facts_of(block, other->first_input("Cond"), true);
+      const bool differ = llvm::any_of(facts, [&](const auto& fact) {
+        const auto found = others.find(fact.first);
+        return found != others.end() && found->second != fact.second;
+      });
+      if (!differ) return false;
+    }
+  }
+  return true;
+}
+
+Touched touched_by(const Op& op) {
+  Touched touched;
+  for (const llvm::StringRef name : op.input_names()) touched.reads.insert(name.str());
+  for (const llvm::StringRef name : op.output_names()) touched.writes.insert(name.str());
+  const Block* const body = body_of(op);
+  if (body == nullptr) return touched;
+  for (const Op& inside : body->ops()) {
+    const Touched deeper = touched_by(inside);
+    for (const std::string& name : deeper.reads)
+      if (body->find_var(name) == nullptr) touched.reads.insert(name);
+    for (const std::string& name : deeper.writes)
+      if (body->find_var(name) == nullptr) touched.writes.insert(name);
+  }
+  return touched;
+}
+
+BlockKind block_kind(const Op& op) {
+  if (body_of(op) == nullptr) return BlockKind::kNone;
+  if (op.type() == "while") return BlockKind::kLoop;
+  if (op.type() == "recurrent") return BlockKind::kRecurrent;
+  const bool scalar = op.type() == "conditional_block" && op.input("Cond").size() == 1 &&
+                      get_attr_or<bool>(op, "is_scalar_condition", false);
+  return scalar ? BlockKind::kBranch : BlockKind::kOther;
+}
+
+Names names_behind(const Program& program, llvm::StringRef loss) {
+  Names names{loss.str()};
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const Block& block : program.blocks()) {
+      if (block.forward_block().has_value() && block.index() > 0) continue;
+      for (const Op& op : llvm::reverse(block.ops()))
+        if (is_forward(op)) changed = add_sources(op, names) || changed;
+    }
+  }
+  return names;
+}
+
+std::string declare_version(Block& block, llvm::StringRef like) {
+  const Program& program = block.program();
+  const auto is_taken = [&](const std::string& name) {
+    return llvm::any_of(program.blocks(),
+                        [&](const Block& b) { return b.find_var(name) != nullptr; });
+  };
+  int64_t number = 0;
+  while (is_taken(version(like, number))) ++number;
+  const Var* const var = block.find_var_recursive(like);
+  VarSpec spec = var == nullptr ? VarSpec::shapeless(VarKind::kLodTensor) : var->spec();
+  spec.need_check_feed.reset();
+  return block.declare(version(like, number), std::move(spec)).name().str();
+}
+
+bool is_dense_float(const Var& var) {
+  return var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
+         (var.dtype() == DType::kFloat32 || var.dtype() == DType::kFloat64 ||
+          var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
+}
+
+void note_overwritten(const Op& op, const std::vector<GradOp>& made,
+                      std::vector<Status>& warnings) {
+  Names noted;
+  for (const GradOp& grad : made) {
+    for (const auto& [slot, names] : grad.inputs) {
+      // named, but not read
+      if (grad.type == "conditional_block_grad" && slot == "Out") continue;
+      for (const std::string& name : names) {
+        const Var* const var = op.block().find_var(name);
+        if (var == nullptr || var->persistable() || is_grad_name(name) || !is_dense_float(*var))
+          continue;
+        const Op* const last = op.block().last_writer(name);
+        if (last == nullptr || !op.comes_before(*last) || !noted.insert(name).second) continue;
+        warnings.push_back(
+            InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
+                           "by then; gradients may be wrong, as in the original",
+                           name, op.block().index_of(*last), last->type().str())
+                .at(op.location()));
+      }
+    }
+  }
+}
+
+void rename_deep(Op& op, llvm::StringRef from, llvm::StringRef to, bool writes) {
+  Block* const body = body_of(op);
+  const bool is_inner = op.type() == "recurrent" && body != nullptr &&
+                        (llvm::is_contained(op.input("inputs"), from) ||
+                         (writes && llvm::is_contained(op.output("outputs"), from)));
+  op.replace_input(from, to);
+  if (writes) op.replace_output(from, to);
+  if (is_inner) return rename_inside(op, *body, from, to);
+  if (body == nullptr || body->find_var(from) != nullptr) return;
+  for (Op& inside : body->ops()) rename_deep(inside, from, to, writes);
+}
+
+void insert_assign(Block& block, Op* where, const std::string& from, const std::string& to) {
+  block.insert_before(where, "assign")
+      .set_input("X", from)
+      .set_output("Out", to)
+      .set_int("op_role", 0);
+}
+
+}  // namespace millrace::ops::backward

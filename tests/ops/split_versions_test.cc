@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/read_program.h"
+#include "ops/backward/array_reads.h"
+#include "ops/backward/versions.h"
+
+namespace millrace::ops::backward {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// h = tanh(x), which other ops of the tests overwrite; loss = mean(h).
+class SplitVersionsTest : public ::testing::Test {
+ protected:
+  SplitVersionsTest() {
+    for (const char* const name : {"x", "h", "a"})
+      root().declare(name, VarSpec::tensor(DType::kFloat32, {2, 2}));
+    for (const char* const name : {"one", "two", "c", "d"})
+      root().declare(name, VarSpec::tensor(DType::kBool, {1}));
+    root().declare("loss", VarSpec::tensor(DType::kFloat32, {}));
+  }
+
+  Block& root() { return program_->root(); }
+
+  static Op& op(Block& block, const char* type, const char* x, const char* out) {
+    return block.append_op(type).set_input("X", x).set_output("Out", out);
+  }
+
+  // A branch that assigns a to h.
+  Op& branch(const char* condition) {
+    Op& made = root().append_op("conditional_block");
+    Block& body = program_->add_block(0);
+    op(body, "assign", "a", "h");
+    return made.set_input("Cond", condition)
+        .set_input("Input", "a")
+        .set_output("Out", "h")
+        .set_attr("sub_block", AttrValue::of_block(body.index()))
+        .set_bool("is_scalar_condition", true);
+  }
+
+  void split() { split_versions(*program_, "loss", &warnings_); }
+
+  std::vector<std::string> text() {
+    std::vector<std::string> lines;
+    for (const Op& each : root().ops()) {
+      std::string line = each.output_names().empty() ? "" : each.output_names()[0].str();
+      line += " = " + each.type().str();
+      for (const llvm::StringRef name : each.input_names()) line += " " + name.str();
+      lines.push_back(line);
+    }
+    return lines;
+  }
+
+  std::unique_ptr<Program> program_ = Program::create();
+  std::vector<Status> warnings_;
+};
+
+TEST_F(SplitVersionsTest, GivesEachValueANameAndTheLastItsOwn) {
+  op(root(), "tanh", "x", "h");
+  op(root(), "scale", "h", "a");
+  op(root(), "square", "h", "h");
+  op(root(), "assign", "a", "h");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(),
+              ElementsAre("h@VERSION@0 = tanh x", "a = scale h@VERSION@0",
+                          "h@VERSION@1 = square h@VERSION@0", "h = assign a", "loss = mean h"));
+  EXPECT_NE(root().find_var("h@VERSION@1"), nullptr);
+}
+
+TEST_F(SplitVersionsTest, LeavesWhatTheLossIsNotComputedFrom) {
+  op(root(), "tanh", "x", "h");
+  op(root(), "square", "h", "h");
+  op(root(), "mean", "x", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+}
+
+TEST_F(SplitVersionsTest, CopiesWhatIsFed) {
+  op(root(), "feed", "holder", "x");
+  op(root(), "tanh", "x", "a");
+  op(root(), "scale", "a", "x");
+  op(root(), "mean", "x", "loss");
+  split();
+  EXPECT_THAT(text(), ElementsAre("x = feed holder", "x@VERSION@0 = assign x",
+                                  "a = tanh x@VERSION@0", "x = scale a", "loss = mean x"));
+}
+
+TEST_F(SplitVersionsTest, KeepsTheCounterThatGradientsCountBack) {
+  root().declare("x", VarSpec::tensor(DType::kFloat32, {1}));
+  op(root(), "scale", "a", "x");
+  op(root(), "increment", "x", "x");
+  op(root(), "mean", "x", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+}
+
+TEST_F(SplitVersionsTest, MakesAChoiceOfABranchThatOverwrites) {
+  op(root(), "tanh", "x", "h");
+  branch("one");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(
+      text(),
+      ElementsAre("h@VERSION@0 = tanh x", "one@VERSION@0 = logical_not one",
+                  "one@VERSION@1 = cast one", "h@VERSION@1 = conditional_block one a",
+                  "h@VERSION@2 = conditional_block one@VERSION@0 h@VERSION@0",
+                  "h = select_input h@VERSION@2 h@VERSION@1 one@VERSION@1", "loss = mean h"));
+  EXPECT_TRUE(program_->block(1).front().writes("h@VERSION@1"));
+  EXPECT_TRUE(program_->block(2).front().reads("h@VERSION@0"));
+  const std::vector<std::string> once = text();
+  split();
+  EXPECT_EQ(text(), once) << "a second loss finds nothing to do";
+}
+
+TEST_F(SplitVersionsTest, LeavesCasesThatExcludeEachOther) {
+  op(root(), "logical_not", "one", "c");
+  root().append_op("logical_and").set_input("X", "c").set_input("Y", "two").set_output("Out", "d");
+  branch("one");
+  branch("d");
+  op(root(), "mean", "h", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+}
+
+TEST_F(SplitVersionsTest, SplitsBranchesThatMayBothBeTaken) {
+  branch("one");
+  branch("two");
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_TRUE(root().has_readers("h@VERSION@0"));
+  EXPECT_TRUE(root().first_writer("h")->type() == "select_input");
+}
+
+TEST_F(SplitVersionsTest, WarnsOfABlockWithoutASingleCondition) {
+  op(root(), "tanh", "x", "h");
+  branch("one").set_bool("is_scalar_condition", false);
+  op(root(), "mean", "h", "loss");
+  const std::vector<std::string> before = text();
+  split();
+  EXPECT_EQ(text(), before);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0].message(), HasSubstr("'h', which other ops write, too"));
+  EXPECT_EQ(warnings_[0].location().op_type, "conditional_block");
+}
+
+TEST_F(SplitVersionsTest, LetsALoopStartFromACopy) {
+  op(root(), "tanh", "x", "h");
+  Op& loop = root().append_op("while");
+  Block& body = program_->add_block(0);
+  body.declare("a", VarSpec::tensor(DType::kFloat32, {2, 2}));
+  op(body, "square", "h", "a");
+  op(body, "assign", "a", "h");
+  loop.set_input("X", "h").set_input("Condition", "one").set_output("Out", "h");
+  loop.set_attr("sub_block", AttrValue::of_block(body.index()));
+  op(root(), "mean", "h", "loss");
+  split();
+  EXPECT_THAT(text(), ElementsAre("h@VERSION@0 = tanh x", "h = assign h@VERSION@0",
+                                  "h = while h one", "loss = mean h"));
+}
+
+TEST(ArrayReadsTest, AreCountedByElement) {
+  const std::string base = "tests/data/backward/control_flow/";
+  const auto apart = [&](const std::string& net) {
+    auto program = read_program(base + net + ".forward.pb", {});
+    EXPECT_TRUE(program.ok());
+    std::vector<Status> warnings;
+    Names names;
+    for (const Op& op : (*program)->root().ops()) names.merge(arrays_read_apart(op, &warnings));
+    EXPECT_THAT(warnings, IsEmpty());
+    return names.size();
+  };
+  EXPECT_EQ(apart("memory_read_outside"), 1U);
+  EXPECT_EQ(apart("memory_two_back"), 1U);
+  EXPECT_EQ(apart("read_twice"), 0U) << "the same element";
+  EXPECT_EQ(apart("nested_loops"), 0U) << "the last element, which no step reads";
+}
+
+TEST(ArrayReadsTest, SaysThatReadsInBranchesAreNotToldApart) {
+  auto program = read_program("tests/data/backward/control_flow/cond_reads_memory.forward.pb", {});
+  ASSERT_TRUE(program.ok());
+  Block& root = (*program)->root();
+  const Op* loop = nullptr;
+  for (const Op& op : root.ops())
+    if (op.type() == "while") loop = &op;
+  ASSERT_NE(loop, nullptr);
+  std::string memory;
+  for (const Block& block : (*program)->blocks())
+    for (const Op& op : block.ops())
+      if (block.index() > 0 && op.type() == "read_from_array") memory = op.first_input("X").str();
+  std::vector<Status> warnings;
+  EXPECT_THAT(arrays_read_apart(*loop, &warnings), IsEmpty());
+  EXPECT_THAT(warnings, IsEmpty()) << "one read";
+  root.append_op("read_from_array")
+      .set_input("X", memory)
+      .set_input("I", "k")
+      .set_output("Out", "z");
+  EXPECT_THAT(arrays_read_apart(*loop, &warnings), IsEmpty());
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0].message(), HasSubstr("is read in a branch of the loop"));
+}
+
+}  // namespace
+}  // namespace millrace::ops::backward
