@@ -145,6 +145,15 @@ bool is_dense_float(const Var& var) {
           var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
 }
 
+// Whole numbers that choose what is read (ids of a look-up). Counters are no such thing: what counts
+// them, and the loops around that, count them back for gradients.
+bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
+  const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
+                        (var.dtype() == DType::kInt32 || var.dtype() == DType::kInt64);
+  return is_whole && body_of(op) == nullptr && body_of(last) == nullptr &&
+         last.type() != "increment" && !op.type().endswith("_array");
+}
+
 void note_overwritten(const Op& op, const std::vector<GradOp>& made,
                       std::vector<Status>& warnings) {
   Names noted;
@@ -154,10 +163,11 @@ void note_overwritten(const Op& op, const std::vector<GradOp>& made,
       if (grad.type == "conditional_block_grad" && slot == "Out") continue;
       for (const std::string& name : names) {
         const Var* const var = op.block().find_var(name);
-        if (var == nullptr || var->persistable() || is_grad_name(name) || !is_dense_float(*var))
-          continue;
+        if (var == nullptr || var->persistable() || is_grad_name(name)) continue;
         const Op* const last = op.block().last_writer(name);
-        if (last == nullptr || !op.comes_before(*last) || !noted.insert(name).second) continue;
+        if (last == nullptr || !op.comes_before(*last)) continue;
+        if (!is_dense_float(*var) && !is_overwritten_choice(op, *var, *last)) continue;
+        if (!noted.insert(name).second) continue;
         warnings.push_back(
             InvalidProgram("the gradient of this op reads '{}', which op {} ({}) has overwritten "
                            "by then; gradients may be wrong, as in the original",

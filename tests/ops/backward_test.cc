@@ -161,6 +161,21 @@ TEST_F(BackwardTest, SaysThatAValueIsOverwrittenBeforeItsGradientRuns) {
               HasSubstr("reads 'b', which op 3 (increment) has overwritten by then"));
 }
 
+TEST_F(BackwardTest, SaysThatIdsAreOverwrittenBeforeTheirGradientRuns) {
+  program_->root().declare("ids", VarSpec::tensor(DType::kInt64, {4, 1}));
+  program_->root().declare("rows", VarSpec::tensor(DType::kFloat32, {4, 4}));
+  op("lookup_table", {{"W", "w"}, {"Ids", "ids"}}, "rows");
+  op("mean", {{"X", "rows"}}, "loss");
+  op("scale", {{"X", "ids"}}, "ids");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.warnings = &warnings;
+  backward(request);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0].message(),
+              HasSubstr("reads 'ids', which op 2 (scale) has overwritten by then"));
+}
+
 TEST_F(BackwardTest, ClipsTheGradientOfTheSecondLossUnderItsOwnName) {
   op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
   op("tanh", {{"X", "a"}}, "b");
