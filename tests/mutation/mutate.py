@@ -7,7 +7,7 @@
 Samples COUNT mutants of each folder, builds all of them at once in a copy of the tree (build/mutation/tree), where the variable
 MILLRACE_MUTANT chooses one at run time, and runs each against the tests of its folder that reach it, the fastest first, for a
 minute at most. A mutant counts as killed when a test fails twice, or hangs. Needs the Python package libclang 16 and its
-headers (clang-16). Writes build/mutation/result.json with every mutant; survivors.json beside this file holds the reasons of
+headers (clang-16). Writes build/mutation/result/FOLDER.json with every mutant; survivors.json beside this file holds the reasons of
 mutants that no input can tell from the source. Exit status: 1 where less than 90 % of those without a reason are killed.
 """
 import argparse
@@ -30,8 +30,8 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 WORK = os.path.join(ROOT, "build", "mutation")
 TREE = os.path.join(WORK, "tree")
 BUILD = os.path.join(TREE, "build", "ci")
-RESULT = os.path.join(WORK, "result.json")
 WANTED_SHARE = 0.9
+STEP = 10000  # numbers of mutants a folder
 
 # The tests of a folder: GoogleTest programs, golden tests of passes, fuzz targets that run their seeds once.
 FOLDERS = {
@@ -105,12 +105,9 @@ def copy_tree(mutated):
 
 
 def configure():
-    """The build itself (preset ci), and dev for commands that name every source."""
-    launcher = f"{sys.executable};{HERE}/launcher.py;{TREE}"
-    for preset in ("ci", "dev"):
-        if os.path.exists(os.path.join(TREE, "build", preset, "build.ninja")):
-            continue
-        subprocess.run(["cmake", "--preset", preset, f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}"], cwd=TREE, check=True,
+    if not os.path.exists(os.path.join(BUILD, "build.ninja")):
+        launcher = f"{sys.executable};{HERE}/launcher.py;{TREE}"
+        subprocess.run(["cmake", "--preset", "ci", f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}"], cwd=TREE, check=True,
                        stdout=subprocess.DEVNULL)
     with open(os.path.join(TREE, "proto", "CMakeLists.txt"), encoding="utf-8") as file:
         schemas = re.search(r"foreach\(schema ([^)]+)\)", file.read()).group(1).split()
@@ -119,7 +116,8 @@ def configure():
 
 
 def clang_arguments():
-    """What libclang needs to read each source."""
+    """What libclang needs to read each source. Preset dev has no joined sources, so its commands name every one."""
+    subprocess.run(["cmake", "--preset", "dev"], cwd=TREE, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(TREE, "build", "dev", "compile_commands.json"), encoding="utf-8") as file:
         entries = json.load(file)
     resources = subprocess.run(["clang-16", "-print-resource-dir"], capture_output=True, text=True, check=True).stdout.strip()
@@ -148,7 +146,7 @@ def find_in(task):
     return finder.result()
 
 
-def all_sites(folder, arguments, seed, pool):
+def all_sites(folder, seed, jobs):
     """Every site of a folder, in an order that the seed draws; kept, since reading all sources takes minutes."""
     names = [n for n in tracked_files() if n.startswith(folder + "/") and n.endswith((".cc", ".h")) and not NOT_BUILT.search(n)]
     state = hashlib.sha256(f"{seed}".encode())
@@ -160,11 +158,13 @@ def all_sites(folder, arguments, seed, pool):
             found = json.load(file)
         if found["state"] == state.hexdigest():
             return found["sites"]
+    arguments = clang_arguments()
     tasks = [(n, arguments[n], set(names), seed) for n in names if n in arguments]
     found = {}
-    for sites in pool.imap_unordered(find_in, tasks):
-        for site in sites:
-            found[(site["file"], site["begin"], site["end"])] = dict(site, folder=folder)
+    with multiprocessing.Pool(jobs) as pool:
+        for sites in pool.imap_unordered(find_in, tasks):
+            for site in sites:
+                found[(site["file"], site["begin"], site["end"])] = dict(site, folder=folder)
     ordered = [found[key] for key in sorted(found)]
     random.Random(f"{seed}:{folder}").shuffle(ordered)
     write(kept, json.dumps({"state": state.hexdigest(), "sites": ordered}))
@@ -185,28 +185,8 @@ def render_all(chosen):
     return out
 
 
-def errors_of_clang(task):
-    """Places in mutated sources of which libclang complains; a list of places a message, the nearest first."""
-    source, arguments = task
-    os.chdir(BUILD)
-    unit = finding.cindex.Index.create().parse(os.path.join(TREE, source), arguments)
-    found = []
-
-    def places(diagnostic):
-        where = diagnostic.location
-        if where.file:
-            yield os.path.relpath(where.file.name, TREE), where.line, where.column
-        for child in diagnostic.children:
-            yield from places(child)
-
-    for diagnostic in unit.diagnostics:
-        if diagnostic.severity >= finding.cindex.Diagnostic.Error:
-            found.append((diagnostic.spelling, list(places(diagnostic))))
-    return found
-
-
 def errors_of_build(log):
-    """The same from what the compiler prints."""
+    """Places in mutated sources of which the compiler complains: (message, places), the place of the error first."""
     found, context = [], []
     for line in log.splitlines():
         match = re.match(r"(?:In file included from |\s+from )?(\S+?):(\d+):(\d+)", line)
@@ -242,7 +222,8 @@ class Sample:
 
     def __init__(self, sites, count):
         self.left = {folder: list(found) for folder, found in sites.items()}
-        self.count, self.chosen, self.next, self.dropped = count, [], 1, collections.Counter()
+        self.count, self.chosen, self.dropped = count, [], collections.Counter()
+        self.next = {folder: 1 + STEP * list(FOLDERS).index(folder) for folder in sites}  # numbers of several runs can be joined
         self.fill()
 
     def fill(self):
@@ -250,8 +231,9 @@ class Sample:
             have = sum(site["folder"] == folder for site in self.chosen)
             while have < self.count and left:
                 site = left.pop(0)
-                site["number"] = self.next
-                self.next += 1
+                site["number"] = self.next[folder]
+                site["old"] = hashlib.sha256(read(site["file"])[site["begin"]:site["end"]]).hexdigest()
+                self.next[folder] += 1
                 self.chosen.append(site)
                 have += 1
 
@@ -281,37 +263,21 @@ def make(folders, args):
     if not os.path.exists(os.path.join(TREE, "CMakeLists.txt")):
         copy_tree({})
     configure()
-    arguments = clang_arguments()
-    with multiprocessing.Pool(args.jobs) as pool:
-        found = {folder: all_sites(folder, arguments, args.seed, pool) for folder in folders}
-        sizes = {folder: len(sites) for folder, sites in found.items()}
-        sample = Sample(found, args.count)
-        to_check = {site["file"] for site in sample.chosen}
-        while True:
-            mutated = render_all(sample.chosen)
-            copy_tree(mutated)
-            sources = sorted({n for n in to_check if n in arguments} or set())
-            headers = {n for n in to_check if n.endswith(".h")}
-            for header in sorted(headers):  # a source that includes it
-                sources += [n for n in tracked_files() if n in arguments and f'#include "{header}"'.encode() in read(n)][:1]
-            errors = [e for found_errors in pool.imap_unordered(errors_of_clang, [(n, arguments[n]) for n in sorted(set(sources))])
-                      for e in found_errors]
-            if errors:
-                bad = blamed(errors, mutated)
-            else:
-                code, log = build(folders, args.jobs)
-                if code == 0:
-                    break
-                bad = blamed(errors_of_build(log), mutated)
-                if not bad:
-                    raise SystemExit(log[-4000:])
-            touched = {site["file"] for site in sample.chosen if site["number"] in bad}
-            before = {site["number"] for site in sample.chosen}
-            print(f"{len(bad)} mutants do not compile", flush=True)
-            sample.drop(bad)
-            to_check = touched | {site["file"] for site in sample.chosen if site["number"] not in before}
+    found = {folder: all_sites(folder, args.seed, args.jobs) for folder in folders}
+    sample = Sample(found, args.count)
+    while True:
+        mutated = render_all(sample.chosen)
+        copy_tree(mutated)
+        code, log = build(folders, args.jobs)
+        if code == 0:
+            break
+        bad = blamed(errors_of_build(log), mutated)
+        if not bad:
+            raise SystemExit(log[-4000:])
+        print(f"{len(bad)} mutants do not compile", flush=True)
+        sample.drop(bad)
     for folder in folders:
-        print(f"{folder}: {sizes[folder]} places, {sample.dropped[folder]} of those drawn do not compile", flush=True)
+        print(f"{folder}: {len(found[folder])} places, {sample.dropped[folder]} of those drawn do not compile", flush=True)
     return sample.chosen
 
 
@@ -338,10 +304,31 @@ def reasons():
         return {(r["file"], r["text"], r["kind"], r["change"]): r["reason"] for r in json.load(file)}
 
 
-def save(mutants, args):
-    rows = [{key: m[key] for key in ("number", "folder", "file", "line", "kind", "change", "text", "begin", "end", "pieces",
-                                     "result", "by", "reason") if key in m} for m in mutants]
-    write(RESULT, json.dumps({"seed": args.seed, "count": args.count, "mutants": rows}, indent=1) + "\n")
+def result_file(folder):
+    return os.path.join(WORK, "result", folder.replace("/", "_") + ".json")
+
+
+def save(mutants, folders, seed):
+    for folder in folders:
+        own = [m for m in mutants if m["folder"] == folder]
+        write(result_file(folder), json.dumps({"seed": seed, "mutants": own}, indent=1) + "\n")
+
+
+def load(folders):
+    """The mutants of the last run, and its seed."""
+    mutants, seed = [], None
+    for folder in folders:
+        if not os.path.exists(result_file(folder)):
+            raise SystemExit(f"{folder}: no last run")
+        with open(result_file(folder), encoding="utf-8") as file:
+            last = json.load(file)
+        seed = last["seed"]
+        mutants += last["mutants"]
+    for mutant in mutants:
+        at = slice(mutant["begin"], mutant["end"])
+        if hashlib.sha256(read(mutant["file"])[at]).hexdigest() != mutant["old"]:
+            raise SystemExit(f"{mutant['file']}:{mutant['line']} has changed since the last run")
+    return mutants, seed
 
 
 def summary(mutants, folders):
@@ -361,46 +348,48 @@ def summary(mutants, folders):
 
 
 def main():
+    global TREE, BUILD
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folders", default=",".join(FOLDERS))
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--minute", type=float, default=60, help="seconds a mutant")
+    parser.add_argument("--tree", default=TREE, help="where the copy lies, if not in build/mutation: one that the compiler cache "
+                                                     "knows, say; what else is there is deleted")
     parser.add_argument("--again", choices=["survivors", "summary"], help="with the mutants of the last run")
     args = parser.parse_args()
+    TREE = os.path.abspath(args.tree)
+    BUILD = os.path.join(TREE, "build", "ci")
+    if os.path.lexists(os.path.join(TREE, ".git")):
+        parser.error(f"--tree {TREE}: expected a folder without .git, since what is there is deleted")
     folders = args.folders.split(",")
-    last = []
-    if args.again:
-        with open(RESULT, encoding="utf-8") as file:
-            last = json.load(file)["mutants"]
-        folders = [f for f in folders if any(m["folder"] == f for m in last)]
     known = reasons()
-    if args.again == "summary":
-        mutants, to_run = last, []
-    elif args.again:
-        mutants = last
-        copy_tree(render_all(last))
-        code, log = build(folders, args.jobs)
-        if code:
-            raise SystemExit(log[-4000:])
-        to_run = [m for m in last if m["result"] != "killed" and m["folder"] in folders]
+    if args.again:
+        mutants, args.seed = load(folders)
+        to_run = [m for m in mutants if m["result"] != "killed"] if args.again == "survivors" else []
+        if to_run:
+            copy_tree(render_all(mutants))
+            code, log = build(folders, args.jobs)
+            if code:
+                raise SystemExit(log[-4000:])
     else:
         mutants = to_run = make(folders, args)
-    os.makedirs(WORK, exist_ok=True)
-    for folder in folders if to_run else []:
+    for folder in folders:
         own = [m for m in to_run if m["folder"] == folder]
+        if not own:
+            continue
         for mutant, (result, by) in runner.run_all(own, tests_of(folder), ROOT, WORK, BUILD, args):
             mutant.update(result=result, by=by)
-            save(mutants, args)
+            save(mutants, [folder], args.seed)
     for m in mutants:
         m.pop("reason", None)
         reason = known.get((m["file"], m["text"], m["kind"], m["change"]))
         if reason and m["result"] != "killed":
             m["reason"] = reason
-    save(mutants, args)
+    save(mutants, folders, args.seed)
     for m in mutants:
-        if m["folder"] in folders and m["result"] != "killed" and "reason" not in m:
+        if m["result"] != "killed" and "reason" not in m:
             print(f"{m['file']}:{m['line']}: {m['kind']}: {m['change']} [{m['number']}, {m['result']}]")
     return 0 if summary(mutants, folders) else 1
 

@@ -46,9 +46,7 @@ class Runs:
 
     def __init__(self, root, work, build):
         self.root, self.build = root, build
-        self.temporary = os.path.join(work, "temporary")
-        shutil.rmtree(self.temporary, ignore_errors=True)
-        os.makedirs(self.temporary)
+        self.temporary = tempfile.mkdtemp(prefix="temporary-", dir=work)
 
     def run(self, command, seconds, variables):
         """Returns (exit code or None when time is over, output)."""
@@ -94,7 +92,7 @@ def baseline(runs, tests, jobs):
             test.reached = {int(line) for line in file}
         os.remove(reached)
         if code != 0:
-            print(f"{test.name}: fails without a mutant (exit {code}) and is left out\n{output[-1500:]}", flush=True)
+            print(f"{test.name}: fails without a mutant (exit {code}) and is left out: {output[-200:]!r}", flush=True)
         return code == 0
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -184,3 +182,4 @@ def run_all(mutants, tests, root, work, build, args):
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         yield from zip(mutants, pool.map(one, mutants))
+    shutil.rmtree(runs.temporary, ignore_errors=True)

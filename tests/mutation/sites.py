@@ -283,7 +283,7 @@ class Finder:
         before, after = self.text.part(begin, inner[0]).strip(), self.text.part(inner[1], end).strip()
         text = self.text.part(begin, end)
         if before == "!" and not after:
-            self.add(begin, end, "negation", ["(MUTANT == !static_cast<bool>(", inner, "))"], f"{text} -> without !")
+            self.add(begin, end, "negation", ["(MUTANT == static_cast<bool>(", inner, "))"], f"{text} -> without !")
         elif before == "-" and not after and is_arithmetic(node.type.get_canonical().kind):
             self.choose(begin, end, "arithmetic", [inner], f"{text} -> without -")
         elif (before, after) in (("++", ""), ("--", "")):
