@@ -1,7 +1,10 @@
+#include <optional>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "framework/diff/diff.h"
+#include "framework/op_attrs.h"
 #include "framework/read_program.h"
 #include "ops/absent_gradients.h"
 #include "ops/backward/append_backward.h"
@@ -176,6 +179,118 @@ TEST_F(BackwardTest, SaysThatIdsAreOverwrittenBeforeTheirGradientRuns) {
               HasSubstr("reads 'ids', which op 2 (scale) has overwritten by then"));
 }
 
+class OverwrittenFloatTest : public BackwardTest, public ::testing::WithParamInterface<DType> {};
+
+TEST_P(OverwrittenFloatTest, IsWarnedOfInEveryWidth) {
+  for (const char* const name : {"x", "a", "b", "w", "loss"}) {
+    VarSpec spec = program_->root().find_var(name)->spec();
+    spec.dtype = GetParam();
+    program_->root().find_var(name)->set_spec(spec);
+  }
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("tanh", {{"X", "a"}}, "b");
+  op("mean", {{"X", "b"}}, "loss");
+  op("scale", {{"X", "x"}}, "b");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.warnings = &warnings;
+  backward(request);
+  EXPECT_EQ(warnings.size(), 2U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, OverwrittenFloatTest,
+                         ::testing::Values(DType::kFloat16, DType::kBfloat16, DType::kFloat32,
+                                           DType::kFloat64));
+
+TEST_F(BackwardTest, SaysNothingOfOverwrittenIndices) {
+  VarSpec ids = VarSpec::tensor(DType::kInt64, {-1, 1});
+  ids.stop_gradient = true;
+  program_->root().declare("ids", ids);
+  op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "a");
+  op("mean", {{"X", "a"}}, "loss");
+  op("scale", {{"X", "ids"}}, "ids");
+  std::vector<Status> warnings;
+  BackwardRequest request;
+  request.warnings = &warnings;
+  backward(request);
+  EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(BackwardTest, FillsTheGradientOfAnOutputWithoutOneWithZeros) {
+  for (const char* const name : {"b", "c"}) {
+    VarSpec half = program_->root().find_var(name)->spec();
+    half.dims = {-1, 2};
+    program_->root().find_var(name)->set_spec(half);
+  }
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  const std::vector<std::string> halves{"b", "c"};
+  Op& split = program_->root().append_op("split");
+  split.set_input("X", "a").set_output("Out", llvm::ArrayRef<std::string>(halves));
+  split.set_int("axis", 1).set_int("num", 2);
+  op("mean", {{"X", "b"}}, "loss");
+  EXPECT_THAT(backward(), ElementsAre(ParamGrad{"w", "w@GRAD"}));
+  EXPECT_THAT(op_types(), ElementsAre("mul", "split", "mean", "fill_constant", "mean_grad",
+                                      "fill_any_like", "concat", "mul_grad"));
+  for (const Op& made : program_->root().ops()) {
+    if (made.type() != "fill_any_like") continue;
+    EXPECT_EQ(made.first_input("X"), "c");
+    EXPECT_EQ(made.first_output("Out"), "c@GRAD");
+    EXPECT_EQ(get_attr_or<float>(made, "value", 1), 0.0F);
+    EXPECT_EQ(get_attr_or<int32_t>(made, "dtype", 0), -1) << "that of X";
+  }
+}
+
+struct LookUp {
+  const char* type;
+  std::optional<bool> is_sparse;
+  VarKind wanted;
+};
+
+class LookUpGradientTest : public BackwardTest, public ::testing::WithParamInterface<LookUp> {};
+
+TEST_P(LookUpGradientTest, IsOfTheKindThatItsOpSays) {
+  VarSpec ids = VarSpec::tensor(DType::kInt64, {-1, 1});
+  ids.stop_gradient = true;
+  program_->root().declare("ids", ids);
+  Op& look_up = op(GetParam().type, {{"Ids", "ids"}, {"W", "w"}}, "a");
+  if (GetParam().is_sparse) look_up.set_bool("is_sparse", *GetParam().is_sparse);
+  op("mean", {{"X", "a"}}, "loss");
+  backward();
+  EXPECT_EQ(program_->root().find_var("w@GRAD")->kind(), GetParam().wanted);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, LookUpGradientTest,
+                         ::testing::Values(LookUp{"lookup_table", true, VarKind::kSelectedRows},
+                                           LookUp{"lookup_table", false, VarKind::kLodTensor},
+                                           LookUp{"lookup_table", std::nullopt,
+                                                  VarKind::kLodTensor},
+                                           LookUp{"lookup_table_v2", true, VarKind::kSelectedRows},
+                                           LookUp{"lookup_table_v2", false, VarKind::kLodTensor}));
+
+// A sum of selected rows alone is selected rows, too; with a dense part it is dense.
+TEST_F(BackwardTest, SumsOfSparseGradientsAreSelectedRows) {
+  for (const bool all : {true, false}) {
+    program_ = Program::create();
+    Block& block = program_->root();
+    VarSpec ids = VarSpec::tensor(DType::kInt64, {-1, 1});
+    ids.stop_gradient = true;
+    block.declare("ids", ids);
+    VarSpec w = VarSpec::tensor(DType::kFloat32, {4, 4});
+    w.is_parameter = true;
+    w.persistable = true;
+    block.declare("w", w);
+    for (const char* const name : {"a", "b", "c"})
+      block.declare(name, VarSpec::tensor(DType::kFloat32, {-1, 4}));
+    block.declare("loss", VarSpec::tensor(DType::kFloat32, {}));
+    op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "a").set_bool("is_sparse", true);
+    op("lookup_table", {{"Ids", "ids"}, {"W", "w"}}, "b").set_bool("is_sparse", all);
+    op("elementwise_add", {{"X", "a"}, {"Y", "b"}}, "c");
+    op("mean", {{"X", "c"}}, "loss");
+    backward();
+    EXPECT_EQ(block.find_var("w@GRAD")->kind(), all ? VarKind::kSelectedRows : VarKind::kLodTensor);
+  }
+}
+
 TEST_F(BackwardTest, ClipsTheGradientOfTheSecondLossUnderItsOwnName) {
   op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
   op("tanh", {{"X", "a"}}, "b");
@@ -209,6 +324,17 @@ TEST_F(BackwardTest, RefusesALossThatNoOpWrites) {
   request.loss = "loss";
   EXPECT_THAT(append_backward(*registry_, *program_, request).status().message(),
               HasSubstr("loss 'loss': expected a var of block 0 that an op writes"));
+}
+
+TEST_F(BackwardTest, RefusesABlockThatDoesNotExist) {
+  op("mul", {{"X", "x"}, {"Y", "w"}}, "a");
+  op("while", {{"X", "a"}, {"Condition", "c"}}, "b").set_attr("sub_block", AttrValue::of_block(7));
+  op("mean", {{"X", "b"}}, "loss");
+  BackwardRequest request;
+  request.loss = "loss";
+  const Status status = append_backward(*registry_, *program_, request).status();
+  EXPECT_THAT(status.message(), HasSubstr("'sub_block' is 7, expected a block behind 0, of 1"));
+  EXPECT_EQ(status.location().op_type, "while");
 }
 
 // Programs of the original: a parameter used four times, a loop over an array, two losses.
@@ -325,6 +451,12 @@ TEST_P(ControlFlowReferenceTest, IsMet) {
   ASSERT_TRUE(pairs.ok()) << pairs.status().to_string();
   const Status status = check_program(*registry, **program);
   EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const Block& block : (*program)->blocks()) {
+    for (const Op& op : block.ops()) {
+      if (op.type() != "while_grad") continue;
+      EXPECT_TRUE(llvm::is_sorted(op.input("Out@GRAD")));
+    }
+  }
   const auto made = with_sorted_lists(*std::move(program));
   const auto reference = with_sorted_lists(*std::move(wanted));
   DiffOptions options;

@@ -8,6 +8,7 @@
 
 #include "io/checkpoint/folder.h"
 #include "io/checkpoint/gather.h"
+#include "io/checkpoint/own_values.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
 
@@ -24,6 +25,11 @@ using testing::TempFolder;
 
 const Dims kReshardDims = {19, 23};
 
+// Of another length on every rank.
+std::string record_of(int32_t rank) {
+  return "rank " + std::to_string(rank) + std::string(static_cast<size_t>(rank) * 3, '.');
+}
+
 // Everything that a job of n ranks has.
 Status save_all(const std::string& folder, int32_t n) {
   ThreadGroup group(n);
@@ -39,13 +45,14 @@ Status save_all(const std::string& folder, int32_t n) {
     SelectedRows& some = table.as<SelectedRows>();
     some.height = 100;
     for (int64_t row = rank; row < 100; row += n) some.rows.push_back(row);
+    std::ranges::reverse(some.rows);  // tables are in no order
     EXPECT_TRUE(
         some.value.resize(DType::kFloat32, {static_cast<int64_t>(some.rows.size()), 3}).ok());
     for (size_t i = 0; i < some.rows.size(); ++i)
       for (size_t k = 0; k < 3; ++k)
         some.value.data<float>()[i * 3 + k] =
             static_cast<float>(some.rows[i] * 3) + static_cast<float>(k);
-    const std::string record = "rank " + std::to_string(rank);
+    const std::string record = record_of(rank);
     LocalState state;
     state.add_part("rows", rows, kReshardDims, by_rows.offset);
     state.add_part("columns", columns, kReshardDims, by_columns.offset);
@@ -290,10 +297,41 @@ TEST(CheckpointReshard, RewritesForOtherCounts) {
         EXPECT_EQ(rows->chunks.size(), n == 1 ? 1 : m);
         expect_loads(*checkpoint, 2);
         for (int32_t rank = 0; rank < n; ++rank)
-          EXPECT_EQ(*checkpoint->load_record("record", rank), "rank " + std::to_string(rank));
+          EXPECT_EQ(*checkpoint->load_record("record", rank), record_of(rank));
       }
     }
   }
+}
+
+// Whole values that differ between ranks are kept apart, by their bytes, shapes or LoD; parts are
+// not.
+TEST(CheckpointReshard, ValuesOfEachRankGetNamesOfTheirOwn) {
+  ThreadGroup group(2);
+  std::vector<std::vector<std::string>> names(2);
+  const std::vector<Status> statuses = on_ranks(2, [&](int32_t rank) -> Status {
+    const auto gather = group.member(rank);
+    const auto of_rank = [&](int32_t mine) { return rank == 0 ? 0 : mine; };
+    const Value same = counting({4});
+    const Value bytes = counting({4}, static_cast<float>(of_rank(1)));
+    const Value shape = counting(rank == 0 ? Dims{2, 2} : Dims{4});
+    Value lod = counting({4});
+    lod.as<Tensor>().set_lod(Lod({{0, 1, 4}, {0, 1 + of_rank(1), 3, 4, 4}}));
+    const Value part = counting({1}, static_cast<float>(rank));
+    LocalState state;
+    state.add("same", same);
+    state.add("bytes", bytes);
+    state.add("shape", shape);
+    state.add("lod", lod);
+    state.add_part("part", part, {2}, {rank});
+    MILLRACE_ASSIGN_OR_RETURN(const LocalState named, with_own_names(state, *gather));
+    for (const LocalTensor& tensor : named.tensors)
+      names[static_cast<size_t>(rank)].push_back(tensor.name);
+    return Ok();
+  });
+  for (const Status& status : statuses) EXPECT_EQ(outcome(status), "ok");
+  EXPECT_EQ(names[0], (std::vector<std::string>{"same", "bytes", "shape", "lod", "part"}));
+  EXPECT_EQ(names[1],
+            (std::vector<std::string>{"same", "bytes@rank1", "shape@rank1", "lod@rank1", "part"}));
 }
 
 TEST(CheckpointReshard, RefusesImpossibleLayouts) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "io/checkpoint/folder.h"
+#include "io/checkpoint/save_streams.h"
 #include "tests/io/checkpoint/states.h"
 #include "tests/io/temp_folder.h"
 
@@ -90,6 +91,49 @@ TEST(CheckpointRoundTrip, LodRowsRecordsAndNotes) {
   EXPECT_EQ(*checkpoint.load_record("sequences"), record);
   EXPECT_EQ(*checkpoint.load_record("nothing"), "");
   EXPECT_THAT(outcome(checkpoint.load_record("sequences", 1)), HasSubstr("'sequences' of rank 1"));
+}
+
+// Values of every kind that are asked for one after another.
+TEST(CheckpointRoundTrip, ValuesThatAreAskedFor) {
+  const TempFolder folder;
+  std::map<std::string, Value> values;
+  values["half"] = filled(DType::kFloat16, {5, 2});
+  values["half"].as<Tensor>().set_lod(Lod({{0, 2, 5}}));
+  values["table"].as<SelectedRows>() = {
+      {7, 2, 7}, 10, std::move(filled(DType::kFloat64, {3, 4}).as<Tensor>())};
+  TensorArray& array = values["array"].as<TensorArray>();
+  array.resize(3);
+  array[0] = std::move(filled(DType::kInt64, {2}).as<Tensor>());
+  array[2] = std::move(filled(DType::kFloat32, {3, 1}).as<Tensor>());
+  std::vector<TensorFileEntry> entries;
+  for (const auto& [name, value] : values) {
+    const auto entry = tensor_file_entry(name, value);
+    ASSERT_EQ(outcome(entry), "ok");
+    entries.push_back(*entry);
+  }
+  const auto load = [&](const std::string& name) { return clone(values.at(name)); };
+  ASSERT_EQ(outcome(save_values(entries, load, folder / "c", {})), "ok");
+
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  EXPECT_TRUE(checkpoint->verify().empty());
+  const auto half = checkpoint->load("half");
+  ASSERT_EQ(outcome(half), "ok");
+  EXPECT_TRUE(same_bits(*half->get_if<Tensor>(), *values["half"].get_if<Tensor>()));
+  EXPECT_EQ(half->get_if<Tensor>()->lod(), values["half"].get_if<Tensor>()->lod());
+  const auto table = checkpoint->load("table");
+  ASSERT_EQ(outcome(table), "ok");
+  EXPECT_THAT(table->get_if<SelectedRows>()->rows, ElementsAre(7, 2, 7));
+  EXPECT_EQ(table->get_if<SelectedRows>()->height, 10);
+  EXPECT_TRUE(same_bits(table->get_if<SelectedRows>()->value,
+                        values["table"].get_if<SelectedRows>()->value));
+  const auto elements = checkpoint->load("array");
+  ASSERT_EQ(outcome(elements), "ok");
+  const auto& loaded = *elements->get_if<TensorArray>();
+  ASSERT_EQ(loaded.size(), 3U);
+  EXPECT_TRUE(same_bits(loaded[0], array[0]));
+  EXPECT_FALSE(loaded[1].initialized());
+  EXPECT_TRUE(same_bits(loaded[2], array[2]));
 }
 
 TEST(CheckpointRoundTrip, SameStateSameBytes) {
@@ -266,6 +310,35 @@ TEST(CheckpointRoundTrip, ReadsInTheOrderOfTheFile) {
     places.push_back(block.at());
   EXPECT_EQ(places.size(), 12);
   EXPECT_TRUE(std::ranges::is_sorted(places));
+}
+
+TEST(CheckpointRoundTrip, ShapesOfTargetsAreChecked) {
+  const TempFolder folder;
+  const Value dense = counting({4, 3});
+  Value table;
+  table.as<SelectedRows>() = {{7, 2}, 10, std::move(counting({2, 3}).as<Tensor>())};
+  LocalState state;
+  state.add("dense", dense);
+  state.add("table", table);
+  ASSERT_EQ(outcome(save_state_dict(state, folder / "c")), "ok");
+  const auto checkpoint = Checkpoint::open(folder / "c");
+  ASSERT_EQ(outcome(checkpoint), "ok");
+  const auto load = [&](const std::string& name, const Dims& dims) {
+    Value value;
+    LoadTarget target;
+    target.name = name;
+    target.value = &value;
+    target.dims = dims;
+    return outcome(load_state_dict(*checkpoint, {target}));
+  };
+  EXPECT_EQ(load("dense", {4, 3}), "ok");
+  EXPECT_EQ(load("dense", {-1, 3}), "ok");
+  EXPECT_THAT(load("dense", {4}), HasSubstr("'dense': expected shape [4], found [4, 3]"));
+  EXPECT_THAT(load("dense", {4, 3, 1}), HasSubstr("expected shape [4, 3, 1], found [4, 3]"));
+  EXPECT_THAT(load("dense", {5, 3}), HasSubstr("expected shape [5, 3], found [4, 3]"));
+  EXPECT_THAT(load("dense", {4, 4}), HasSubstr("expected shape [4, 4], found [4, 3]"));
+  EXPECT_EQ(load("table", {10, 3}), "ok") << "a table may have any number of rows";
+  EXPECT_THAT(load("table", {2, 4}), HasSubstr("'table': expected shape [2, 4], found [2, 3]"));
 }
 
 TEST(CheckpointRoundTrip, CastsOnlyIfToldTo) {

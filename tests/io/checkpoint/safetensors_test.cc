@@ -96,7 +96,8 @@ TEST_F(SafetensorsTest, RefusesMalformedHeaders) {
   EXPECT_THAT(refusal(good, 13), HasSubstr("expected 12 bytes of data, found 13"));
   const auto w = [&](const std::string& facts) { return refusal("{\"w\":" + facts + "}", 12); };
   EXPECT_THAT(w(R"({"dtype":"F32","shape":[3],"data_offsets":[4,12]})"),
-              HasSubstr("'w': shape [3] of F32 does not fit the range [4, 12]"));
+              HasSubstr("'w': shape [3] of F32 does not fit the range [4, 12]: expected 12 bytes, "
+                        "found 8"));
   EXPECT_THAT(w(R"({"dtype":"F32","shape":[2],"data_offsets":[4,12]})"), HasSubstr("gap"));
   EXPECT_THAT(w(R"({"dtype":"F32","shape":[3],"data_offsets":[12,0]})"), HasSubstr("range"));
   EXPECT_THAT(w(R"({"dtype":"F32","shape":[-3],"data_offsets":[0,12]})"), HasSubstr("'shape'"));
@@ -128,6 +129,18 @@ TEST_F(SafetensorsTest, RefusesMalformedHeaders) {
   EXPECT_THAT(refusal("{} x", 0), HasSubstr("malformed"));
   EXPECT_THAT(refusal("{\"\xFF\":1}", 0), HasSubstr("malformed"));
   EXPECT_THAT(refusal("{\"w\":" + std::string(100000, '['), 0), HasSubstr("nested"));
+}
+
+TEST_F(SafetensorsTest, LimitsTheHeader) {
+  const std::string good = R"({"w":{"dtype":"F32","shape":[3],"data_offsets":[0,12]}})";
+  const auto file = system_file_calls()->open(put(good, 12));
+  ASSERT_EQ(outcome(file), "ok");
+  SafetensorsLimits limits;
+  limits.max_header_bytes = good.size();
+  EXPECT_EQ(outcome(read_safetensors_header(**file, limits)), "ok");
+  limits.max_header_bytes = good.size() - 1;
+  EXPECT_THAT(outcome(read_safetensors_header(**file, limits)),
+              HasSubstr("a header of 55 bytes, above 54"));
 }
 
 TEST(Json, LimitsTheNumberOfValues) {
