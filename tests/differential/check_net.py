@@ -74,15 +74,19 @@ def minimize(net, *flags):
     return out, status, said
 
 
-def ours_is_right(net, differences):
-    """Where programs differ in a loop, central differences decide: the original loses gradients of memories, which it may
-    take more rounds than those of step 0 to see."""
-    if not any("while_grad" in line for line in differences):
+def ours_is_right(net):
+    """Where programs with loops differ, central differences decide, and the training must run: the original loses gradients of memories, which it may
+    take more rounds than those of step 0 to see, and those of a second loss."""
+    if not loops(net):
         return False
     params = ",".join(p for pairs in net.config["param_grad"] for p, _ in pairs)
-    data = ["--params", f"{net.folder}/init.npz", "--feed-steps", f"{net.folder}/feeds.npz", "--check-gradients", params]
-    status, _ = net.tools.call("minimize differences", "run-program", "--program", f"{net.work}/minimized/backward/__model__", *data)
-    return status == 0
+    data = ["--params", f"{net.folder}/init.npz", "--feed-steps", f"{net.folder}/feeds.npz"]
+    status, _ = net.tools.call("minimize differences", "run-program", "--program", f"{net.work}/minimized/backward/__model__", *data, "--check-gradients", params)
+    if status:
+        return False
+    net.tools.must("minimize training", "run-program", "--program", f"{net.work}/minimized/main/__model__", *data, *net.fetches(net.config["losses"]), "--output", f"{net.work}/out.npz",
+                   "--force", "-q")
+    return True
 
 
 def loops(net):
@@ -102,11 +106,7 @@ def same_programs(net, differences):
             if lines:
                 same = False
                 differences.append(f"{want}: {' | '.join(lines)[:300]}")
-    if not same and len(net.config["losses"]) > 1 and loops(net):
-        # the original leaves the second loss's gradient out, ours runs the loop backward again: docs/fidelity.md
-        net.tools.call("minimize training", "run-program", "--program", f"{net.work}/minimized/main/__model__", "--params", f"{net.folder}/init.npz", "--feed-steps", f"{net.folder}/feeds.npz",
-                       *net.fetches(net.config["losses"]), "--output", f"{net.work}/out.npz", "--force", "-q")
-    elif not same and not ours_is_right(net, differences):
+    if not same and not ours_is_right(net):
         net.gradients("minimize gradients", f"{net.work}/minimized/backward/__model__")
         net.trained("minimize training", *net.train("minimize training", f"{net.work}/minimized/main/__model__"))
     return same
