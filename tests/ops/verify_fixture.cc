@@ -67,10 +67,12 @@ std::unique_ptr<OpRegistry> test_registry() {
                     .input("X", "holder", Arity::kOne, kFeedFetch)
                     .output("Out", "var")
                     .attr("col", 0));
-  registry->add(OpDef("fetch")
-                    .input("X", "var")
-                    .output("Out", "holder", Arity::kOne, kFeedFetch | kTensorArray)
-                    .attr("col", 0));
+  for (const char* const type : {"fetch", "fetch_v2"}) {
+    registry->add(OpDef(type)
+                      .input("X", "var")
+                      .output("Out", "holder", Arity::kOne, kFeedFetch | kTensorArray)
+                      .attr("col", 0));
+  }
   registry->add(OpDef("serve")
                     .input("X", "gradients", Arity::kAny)
                     .blocks_attr("optimize_blocks", "updates")
