@@ -9,9 +9,9 @@
 #include "framework/names.h"
 #include "ops/absent_gradients.h"
 
-// Gradient of recurrent: the steps from last to first. The gradient of a state is what comes from
-// the next step, and what comes from outside if the state is an output; the original drops the
-// latter (goldens/training/README.md quirk 3). Source: spec/executor.md section 5.
+// Gradient of recurrent: the steps from last to first. As in the original, the gradient of a state
+// is that of the next step alone, so front ends route a state that is also an output through an op
+// of its own. Source: spec/executor.md section 5, goldens/training/README.md quirk 3.
 namespace millrace::executor {
 namespace {
 
@@ -23,7 +23,6 @@ struct StateGrad {
   std::string after;       // and of the state after it
   std::string state;       // the state after a step, for its shape
   bool is_output = false;  // and its gradient comes from outside, too
-  bool repeats = false;    // an earlier state is the same var after a step
 };
 
 struct RecurrenceGrad {
@@ -86,8 +85,6 @@ StatusOr<std::shared_ptr<RecurrenceGrad>> describe_recurrence(const kernels::Ker
                           ops::is_absent_gradient(setup.op(), "outputs@GRAD", given[at]);
       state.is_output = state.is_output || (g->outputs[at] == state.after && !absent);
     }
-    state.repeats =
-        llvm::any_of(g->states, [&](const StateGrad& s) { return s.after == state.after; });
     g->linked.push_back(state.after);
     g->states.push_back(std::move(state));
   }
@@ -105,20 +102,20 @@ Status link_step(const ControlContext& ctx, const RecurrenceGrad& g, Scope& scop
     const Tensor& all = *given;
     if (all.rank() == 0 || t >= all.dim(0))
       return ctx.args.error("outputs@GRAD must have step {}, found {}", t, describe(all));
-    // a copy, as that of the next step is added to the gradient of a state
+    // a copy, as the gradient of a state may replace it
     MILLRACE_RETURN_IF_ERROR(
         scope.local(g.outputs[static_cast<size_t>(k)]).as<Tensor>().copy_from(time_step(all, t)));
   }
   for (const StateGrad& state : g.states) {
     Value& after = scope.local(state.after);
-    const bool has_parts = state.is_output || state.repeats;
-    const Value* const coming = later == nullptr ? nullptr : later->find_local(state.before);
-    if (coming != nullptr && coming->initialized()) {
-      MILLRACE_RETURN_IF_ERROR(has_parts ? add_into(*coming, after) : copy_into(*coming, after));
-    } else if (!has_parts) {
+    if (!state.is_output) {
       if (const Value* const value = scope.find(state.state))
         MILLRACE_RETURN_IF_ERROR(set_zeros_like(*value, after));
     }
+    if (later == nullptr) continue;
+    const Value* const coming = later->find_local(state.before);
+    if (coming != nullptr && coming->initialized())
+      MILLRACE_RETURN_IF_ERROR(copy_into(*coming, after));
   }
   return Ok();
 }
