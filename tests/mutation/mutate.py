@@ -19,6 +19,7 @@ import os
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -48,7 +49,7 @@ FOLDERS = {
     "io/checkpoint": {"programs": ["io_checkpoint_test", "io_original_test"], "golden": [],
                       "seeds": {"safetensors_fuzz": "safetensors", "manifest_fuzz": "manifest", "rank_text_fuzz": "rank_text"}},
 }
-# What a compiler joins or replaces elsewhere: another source is built in its place here
+# Another source is built in their place
 NOT_BUILT = re.compile(r"/(checksum_update_plain|no_rocks_store)\.cc$")
 
 
@@ -289,7 +290,7 @@ def tests_of(folder):
     for program in spec["programs"]:
         tests += runner.cases_of(env + program)
     golden = sorted(n for n in tracked_files() if n.startswith("tests/passes/") and n.endswith(".test"))
-    filecheck = next(f"/usr/lib/llvm-16/bin/FileCheck" for _ in "1")
+    filecheck = shutil.which("FileCheck") or "/usr/lib/llvm-16/bin/FileCheck"
     for name in golden:
         if any(name.startswith("tests/passes/" + prefix) for prefix in spec["golden"]):
             command = ["python3", "-B", "tests/passes/run_test.py", "--bin-dir", BUILD + "/tools", "--filecheck", filecheck, name]

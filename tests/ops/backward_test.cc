@@ -256,7 +256,11 @@ TEST_P(LookUpGradientTest, IsOfTheKindThatItsOpSays) {
   if (GetParam().is_sparse) look_up.set_bool("is_sparse", *GetParam().is_sparse);
   op("mean", {{"X", "a"}}, "loss");
   backward();
-  EXPECT_EQ(program_->root().find_var("w@GRAD")->kind(), GetParam().wanted);
+  const VarSpec& grad = program_->root().find_var("w@GRAD")->spec();
+  EXPECT_EQ(grad.kind, GetParam().wanted);
+  if (grad.kind != VarKind::kSelectedRows) return;
+  EXPECT_EQ(grad.form, TensorForm::kSelectedRows);
+  EXPECT_FALSE(grad.lod_level.has_value());
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, LookUpGradientTest,

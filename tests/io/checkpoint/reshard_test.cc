@@ -107,7 +107,7 @@ TEST(CheckpointReshard, AnyCountToAnyCount) {
     EXPECT_TRUE(same_bits(*checkpoint->load("plain")->get_if<Tensor>(),
                           *counting({3, 2}, 50).get_if<Tensor>()));
     for (int32_t rank = 0; rank < n; ++rank)
-      EXPECT_EQ(*checkpoint->load_record("record", rank), "rank " + std::to_string(rank));
+      EXPECT_EQ(*checkpoint->load_record("record", rank), record_of(rank));
     // Replicas once, so the data is what one rank would have, and headers.
     uint64_t bytes = 0;
     for (const StoredTensor& tensor : checkpoint->manifest().tensors) bytes += tensor.bytes();
