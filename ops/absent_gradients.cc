@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <llvm/ADT/STLExtras.h>
+
 #include "framework/base/errors.h"
 #include "framework/names.h"
 #include "framework/op_attrs.h"
@@ -20,6 +22,27 @@ bool is_stopped(const Block& grads, llvm::StringRef state) {
   return var != nullptr && var->stop_gradient();
 }
 
+// Whether the gradient of a sequence has other steps than the last one.
+bool has_earlier_steps(const Op& op, llvm::StringRef grad) {
+  if (grad.empty() || grad == names::kEmpty) return false;
+  const auto writers = op.block().writers_of(grad);
+  return llvm::any_of(writers, [](const Op* writer) {
+    using Ints = std::vector<int32_t>;
+    return writer->type() != "slice_grad" || get_attr_or<Ints>(*writer, "axes", {}) != Ints{0} ||
+           get_attr_or<Ints>(*writer, "starts", {}) != Ints{-1};
+  });
+}
+
+// recurrent_grad replaces the gradient of a state by that of the next step.
+bool is_replaced(const Op& op, const std::string& state, llvm::ArrayRef<std::string> states) {
+  if (llvm::count(states, state) > 1) return true;
+  const auto outputs = op.input("outputs");
+  const auto grads = op.input("outputs@GRAD");
+  for (size_t k = 0; k < std::min(outputs.size(), grads.size()); ++k)
+    if (outputs[k] == state && has_earlier_steps(op, grads[k])) return true;
+  return false;
+}
+
 void check_recurrence(const Op& op, std::vector<Status>& lost) {
   const AttrValue* const attr = op.find_attr("sub_block");
   if (attr == nullptr || attr->kind() != AttrKind::kBlock) return;
@@ -32,9 +55,18 @@ void check_recurrence(const Op& op, std::vector<Status>& lost) {
     const std::string incoming = names::grad(after[k]);
     if (grads->writers_of(names::grad(before[k])).empty() || is_stopped(*grads, after[k])) continue;
     const bool overwritten = !grads->writers_of(incoming).empty();
-    if (!overwritten && !grads->readers_of(incoming).empty()) continue;
     Location where = op.location();
     where.var = after[k];
+    if (!overwritten && is_replaced(op, after[k], after)) {
+      lost.push_back(
+          InvalidProgram("the gradient of state '{}' is that of the next step alone, as in the "
+                         "original; that of its earlier steps, which are used outside or are the "
+                         "state of another memory, is lost (hand the state on by an assign)",
+                         after[k])
+              .at(std::move(where)));
+      continue;
+    }
+    if (!overwritten && !grads->readers_of(incoming).empty()) continue;
     lost.push_back(
         InvalidProgram("the gradient of state '{}' is lost between steps, as in the original: {}; "
                        "gradients lack what flows through time",

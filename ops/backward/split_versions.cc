@@ -301,16 +301,13 @@ class Splitter {
     }
     const NameMap copied = split(body, inside);
     if (kind != BlockKind::kRecurrent) return;
-    // The gradient that comes from the next step needs a name of its own: recurrent_grad replaces
-    // that of the state by it. Other gradients has a state that ops read (an output, which no op
-    // after the recurrence may read, or what no op writes, an input or another state), that is
-    // used outside, or that is the state of two memories.
-    const Strings given = states;
+    // The gradient that comes from the next step needs a name of its own where ops read the state:
+    // an output, which no op after the recurrence may read, or what no op writes, an input or
+    // another state.
     for (std::string& state : states) {
       if (!is_eligible(body.find_var_recursive(state))) continue;
       const auto found = copied.find(state);
-      const bool shared = is_used_output(op, state) || llvm::count(given, state) > 1;
-      if (found == copied.end() && !shared && !is_read_only(body, state)) continue;
+      if (found == copied.end() && !is_read_only(body, state)) continue;
       const std::string made = new_version(body, state);
       insert_assign(body, nullptr, found == copied.end() ? state : found->second, made);
       state = made;
@@ -344,16 +341,6 @@ class Splitter {
       if (!before.contains(name) && op.block().find_var_recursive(name) != nullptr)
         names.push_back(name);
     if (names.size() != count) op.set_input(slot, llvm::ArrayRef<llvm::StringRef>(names));
-  }
-
-  // Whether another op reads the sequence of the states.
-  static bool is_used_output(const Op& op, const std::string& state) {
-    return llvm::is_contained(op.output("outputs"), state) &&
-           llvm::any_of(op.program().blocks(), [&](const Block& block) {
-             return block.index() != sub_block_of(op) &&
-                    llvm::any_of(block.readers_of(state),
-                                 [&](const Op* reader) { return reader != &op; });
-           });
   }
 
   static bool is_read_only(const Block& body, const std::string& name) {
