@@ -22,15 +22,23 @@ bool is_stopped(const Block& grads, llvm::StringRef state) {
   return var != nullptr && var->stop_gradient();
 }
 
+// Whether the op is the gradient of taking the last step of a sequence.
+bool is_of_last_step(const Op& op) {
+  if (op.type() != "slice_grad") return false;
+  using Ints = std::vector<int32_t>;
+  const auto axes = get_attr_or<Ints>(op, "axes", {});
+  const auto starts = get_attr_or<Ints>(op, "starts", {});
+  if (axes != Ints{0} || starts.size() != 1) return false;
+  const Var* const sequence = op.block().find_var_recursive(op.first_input("Input"));
+  const int64_t steps = sequence == nullptr || sequence->dims().empty() ? -1 : sequence->dims()[0];
+  return starts[0] == -1 || (steps > 0 && starts[0] == steps - 1);
+}
+
 // Whether the gradient of a sequence has other steps than the last one.
 bool has_earlier_steps(const Op& op, llvm::StringRef grad) {
   if (grad.empty() || grad == names::kEmpty) return false;
-  const auto writers = op.block().writers_of(grad);
-  return llvm::any_of(writers, [](const Op* writer) {
-    using Ints = std::vector<int32_t>;
-    return writer->type() != "slice_grad" || get_attr_or<Ints>(*writer, "axes", {}) != Ints{0} ||
-           get_attr_or<Ints>(*writer, "starts", {}) != Ints{-1};
-  });
+  return !llvm::all_of(op.block().writers_of(grad),
+                       [](const Op* writer) { return is_of_last_step(*writer); });
 }
 
 // recurrent_grad replaces the gradient of a state by that of the next step.

@@ -93,28 +93,28 @@ block 0 {
 }
 )";
 
-std::string trainer_startup(const Strings& servers) {
+std::string trainer_startup(int trainer, const Strings& servers) {
   return fmt::format(R"(# millrace program 1
 
 block 0 {{
   persist w: f32(2)
   var sent: lod_tensor
 
-  recv -> Out=w {{epmap: ["{}"], trainer_id: 0}}
-  fetch_barrier -> Out=sent {{endpoints: {}, trainer_id: 0}}
+  recv -> Out=w {{epmap: ["{0}"], trainer_id: {2}}}
+  fetch_barrier -> Out=sent {{endpoints: {1}, trainer_id: {2}}}
 }}
 )",
-                     servers.front(), quoted_list(servers));
+                     servers.front(), quoted_list(servers), trainer);
 }
 
 std::string trainer_text(int trainer, const Strings& servers, bool sync) {
   const std::string grad = sync ? fmt::format("w@GRAD.trainer_{}", trainer) : "w@GRAD";
   const std::string all = quoted_list(servers);
   const std::string send_barrier = fmt::format(
-      "  send_barrier X=sent -> Out=sent {{endpoints: {}, trainer_id: 0, half_async: false}}\n",
-      all);
-  const std::string fetch_barrier =
-      fmt::format("  fetch_barrier X=sent -> Out=w {{endpoints: {}, trainer_id: 0}}\n", all);
+      "  send_barrier X=sent -> Out=sent {{endpoints: {}, trainer_id: {}, half_async: false}}\n",
+      all, trainer);
+  const std::string fetch_barrier = fmt::format(
+      "  fetch_barrier X=sent -> Out=w {{endpoints: {}, trainer_id: {}}}\n", all, trainer);
   return fmt::format(R"(# millrace program 1
 
 block 0 {{
@@ -124,10 +124,11 @@ block 0 {{
 
   fill_constant -> Out={0} {{shape: [2l], value: 2.0, dtype: 5}}
   send X={0} -> Out=sent {{epmap: ["{1}"], sections: longs[], send_varnames: strings[]}}
-{2}  recv X=sent -> Out=w {{epmap: ["{1}"], recv_varnames: strings[], trainer_id: 0}}
+{2}  recv X=sent -> Out=w {{epmap: ["{1}"], recv_varnames: strings[], trainer_id: {4}}}
 {3}}}
 )",
-                     grad, servers.front(), sync ? send_barrier : "", sync ? fetch_barrier : "");
+                     grad, servers.front(), sync ? send_barrier : "", sync ? fetch_barrier : "",
+                     trainer);
 }
 
 class IdleServers : public ::testing::TestWithParam<const char*> {
@@ -182,7 +183,7 @@ class IdleServers : public ::testing::TestWithParam<const char*> {
   Status train(int trainer, const Strings& servers, bool sync, std::vector<float>& param) {
     const std::string program = folder_ / fmt::format("trainer_{}", trainer);
     testing::put_file(program, trainer_text(trainer, servers, sync));
-    testing::put_file(program + ".startup", trainer_startup(servers));
+    testing::put_file(program + ".startup", trainer_startup(trainer, servers));
     TrainerJob::Settings settings;
     settings.trainer = trainer;
     MILLRACE_ASSIGN_OR_RETURN(
