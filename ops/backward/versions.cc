@@ -145,8 +145,8 @@ bool is_dense_float(const Var& var) {
           var.dtype() == DType::kFloat16 || var.dtype() == DType::kBfloat16);
 }
 
-// Whole numbers that choose what is read (ids of a look-up). Counters are no such thing: what counts
-// them, and the loops around that, count them back for gradients.
+// Whole numbers that choose what is read (ids of a look-up). Counters are no such thing: what
+// counts them, and the loops around that, count them back for gradients.
 bool is_overwritten_choice(const Op& op, const Var& var, const Op& last) {
   const bool is_whole = var.kind() == VarKind::kLodTensor && var.spec().has_tensor() &&
                         (var.dtype() == DType::kInt32 || var.dtype() == DType::kInt64);
