@@ -302,6 +302,7 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
   if (local_ && communicator_ == nullptr) MILLRACE_RETURN_IF_ERROR(local_->keep(number, scope_));
   const auto start = Clock::now();
   std::vector<Value> values;
+  values.reserve(fetches.size());
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   std::vector<Value> none;
   Status status = before_ != nullptr ? before_->run({}, {}, none) : Ok();
@@ -330,6 +331,7 @@ Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& fe
   client_->set_step(number);
   const auto start = Clock::now();
   std::vector<Value> values;
+  values.reserve(fetches.size());
   for (const std::string& name : fetches) values.push_back(std::move(results[name]));
   Status status = workers_->run(worker, feeds, fetches, values);
   if (!status.ok())
