@@ -67,10 +67,12 @@ void check_recurrence(const Op& op, std::vector<Status>& lost) {
     where.var = after[k];
     if (!overwritten && is_replaced(op, after[k], after)) {
       lost.push_back(
-          InvalidProgram("the gradient of state '{}' is that of the next step alone, as in the "
-                         "original; that of its earlier steps, which are used outside or are the "
-                         "state of another memory, is lost (hand the state on by an assign)",
-                         after[k])
+          InvalidProgram(
+              "the gradient of state '{}' is that of the next step alone, as in the "
+              "original; that of its earlier steps, which are used outside or are the "
+              "state of another memory, is lost (an assign of its own for the state and another "
+              "one for the output keep it)",
+              after[k])
               .at(std::move(where)));
       continue;
     }
