@@ -15,7 +15,9 @@ function(millrace_flags target)
     ${target}
     PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wextra-semi
             -Wsuggest-override -Wvla $<$<BOOL:${MILLRACE_WERROR}>:-Werror> -ffunction-sections
-            -fdata-sections -fstack-protector-strong)
+            -fdata-sections -fstack-protector-strong
+            # __FILE__ counts from the repository root, so that a clone elsewhere finds this one's objects in the compiler cache
+            -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=)
   # not _GLIBCXX_DEBUG: LLVM's archives use the normal library layout
   target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
   target_link_options(${target} PRIVATE -Wl,--as-needed -Wl,--gc-sections -Wl,-z,relro,-z,now)

@@ -32,6 +32,9 @@ std::string delta(llvm::StringRef var) {
 std::string loop_entry(llvm::StringRef var) {
   return var.str() + "@ENTRY";
 }
+std::string version(llvm::StringRef var, int64_t number) {
+  return fmt::format("{}@VERSION@{}", view(var), number);
+}
 std::string snapshot(llvm::StringRef var) {
   return fmt::format("{}@SNAPSHOT", view(var));
 }

@@ -36,6 +36,8 @@ std::string delta(llvm::StringRef var);
 std::string snapshot(llvm::StringRef var);
 /// "x@ENTRY", what a var held when a step of a loop began
 std::string loop_entry(llvm::StringRef var);
+/// "x@VERSION@0", a value of a var that a later op overwrites, counted from 0
+std::string version(llvm::StringRef var, int64_t number);
 /// "w.opti.trainer_1", the copy of a parameter that the federated variant sends
 std::string federated(llvm::StringRef var, int64_t trainer);
 /// "w.block0.trainer_1_bak", the copy that delay compensation keeps of what a trainer last read

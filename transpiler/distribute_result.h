@@ -43,6 +43,8 @@ struct ProgramProperties {
   std::string ps_endpoint;
   std::vector<std::string> endpoints;
   std::string distributed_lookup_table;  ///< empty: none
+  std::vector<std::string> rates;        ///< vars of learning rates that the servers have, sorted
+  std::vector<std::string> schedule;     ///< vars that the servers' schedules keep, sorted
   // nccl2
   std::vector<std::string> trainers_endpoints;
   int64_t nccl_comm_num = 1;

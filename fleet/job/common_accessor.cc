@@ -82,6 +82,23 @@ StatusOr<Rule> rule_of_common_accessor(const Op& optimizer, ps::CommMode mode, c
       .at(optimizer.location());
 }
 
+// Inputs of an update that tables of servers know.
+constexpr const char* kKnownSlots[] = {"Param",   "Grad",     "LearningRate", "Moment1",
+                                       "Moment2", "Beta1Pow", "Beta2Pow"};
+
+// Whatever else an update reads, a table would do without.
+Status check_slots_of_update(const Op& op) {
+  for (const Slot& slot : op.inputs()) {
+    const llvm::StringRef name = op.name_of(slot.name);
+    if (slot.args.empty() || llvm::is_contained(kKnownSlots, name)) continue;
+    return Unimplemented("'{}' updates '{}' with its input {} ('{}'), which tables of servers lack",
+                         op.type().str(), op.first_input("Param").str(), name.str(),
+                         op.first_input(name).str())
+        .at(op.location());
+  }
+  return Ok();
+}
+
 const Op* find_optimizer(const Block& block, const std::string& param) {
   for (const Op* const op : block.readers_of(param)) {
     if (transpiler::role::is_optimize_op(*op) && op->first_input("Param") == param) return op;
@@ -113,6 +130,8 @@ std::string initializer_of(const Block& startup, llvm::StringRef var) {
   }
   return {};
 }
+
+constexpr const char* kFromZero = "fill_constant&0.0";
 
 // The rate that all tables have, whatever the optimizer op reads.
 constexpr const char* kRateVar = "learning_rate_0";
@@ -167,6 +186,9 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
   if (op == nullptr) return InvalidProgram("no optimizer updates '{}'", table.param);
   MILLRACE_ASSIGN_OR_RETURN(const ps::CommMode mode, job.strategy.mode());
   MILLRACE_ASSIGN_OR_RETURN(const Rule rule, rule_of_common_accessor(*op, mode, job, table));
+  // in geo workers update, and statistics of data_norm are only added up
+  if (mode != ps::CommMode::kGeo && !table.is_data_norm)
+    MILLRACE_RETURN_IF_ERROR(check_slots_of_update(*op));
   const int64_t width =
       table.is_sparse ? table.width
                       : server_share(table.size, static_cast<int>(job.servers.size()), role.index);
@@ -177,6 +199,13 @@ StatusOr<CommonAccessor> describe_optimizer(const Program& main, const Program& 
     out.dims.push_back(column.is_scalar ? 1 : width);
     MILLRACE_ASSIGN_OR_RETURN(std::string initializer,
                               initial_value(column, main.root(), startup.root(), *op));
+    if (llvm::StringRef(column.name).startswith("Moment") && column.source == Source::kVar &&
+        initializer != kFromZero)
+      return Unimplemented(
+                 "'{}' of '{}' begins with '{}'; tables of servers begin what the optimizer keeps "
+                 "with zeros",
+                 column.name, table.param, initializer)
+          .at(op->location());
     out.initializers.push_back(std::move(initializer));
   }
   const Op* const data_norm =

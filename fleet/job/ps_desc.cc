@@ -102,7 +102,13 @@ class Describer {
       MILLRACE_RETURN_IF_ERROR(
           apply_table_settings(facts.param, *settings, job_.strategy.use_cvm(), out, remarks_));
     }
-    return complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_);
+    MILLRACE_RETURN_IF_ERROR(complete_accessor(accessor, facts, *out.mutable_accessor(), remarks_));
+    if (accessor.name == "adam" && follows_optimizer(out))
+      remarks_.push_back(
+          "rows of '" + facts.param +
+          "' are updated by adam only in steps that use them, and each counts its own steps, as by "
+          "servers of the original; one process without lazy_mode moves all rows in every step");
+    return Ok();
   }
 
   Status dense(const DenseTablePlan& plan, desc::TableParameter& out) {
@@ -119,7 +125,11 @@ class Describer {
     MILLRACE_ASSIGN_OR_RETURN(
         const CommonAccessor accessor,
         common(facts, "MergedDense", "none", is_sync(), *out.mutable_common()));
-    return plan.is_data_norm ? Ok() : check_alike(plan, accessor);
+    if (!plan.is_data_norm) return check_alike(plan, accessor);
+    remarks_.push_back(
+        "statistics of data_norm on servers fade by 0.999999 in each push, as those "
+        "of the original; summary_decay_rate of its ops has no effect");
+    return Ok();
   }
 
   // One table has one optimizer.

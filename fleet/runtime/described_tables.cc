@@ -107,6 +107,7 @@ Status run_optimizer(const desc::TableParameter& from, ps::SparseRuleOptions& ru
   rule.min_bound = unbounded.min_bound;
   rule.max_bound = unbounded.max_bound;
   rule.learning_rate = 1;
+  rule.corrects_epsilon = true;  // as the op does
   if (from.common().name() == "adam") return Ok();
   if (from.common().name() != "sgd")
     return Unimplemented("sparse table {} with the optimizer '{}'", from.table_id(),
@@ -125,6 +126,9 @@ StatusOr<ps::SparseTableOptions> sparse_options(const desc::TableParameter& from
   MILLRACE_ASSIGN_OR_RETURN(options.accessor, accessor_of(from.accessor()));
   MILLRACE_ASSIGN_OR_RETURN(options.entry, ps::parse_entry(from.common().entry()));
   if (!follows_optimizer(from)) return options;
+  // and the program's initializer in place of the rule's range
+  MILLRACE_ASSIGN_OR_RETURN(options.accessor.weights,
+                            ps::parse_initializer(from.common().initializers(0)));
   MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embed_rule));
   MILLRACE_RETURN_IF_ERROR(run_optimizer(from, options.accessor.embedx_rule));
   return options;
@@ -227,6 +231,8 @@ Status add_described_table(const desc::TableParameter& from, const ServerTableOp
   }
   MILLRACE_ASSIGN_OR_RETURN(std::unique_ptr<ps::SparseTable> table,
                             ps::SparseTable::create(std::move(sparse)));
+  // As the gradients of dense tables: those of a step are averaged over its workers.
+  if (from.common().sync()) return handler.add_synchronous(std::move(table));
   return handler.add_sparse(std::move(table), 0);
 }
 

@@ -39,7 +39,9 @@ void set_paddings(const Program& main, std::vector<ps::TypedTable>& tables) {
 
 bool is_left_gradient(const Block& block, llvm::StringRef name) {
   const Var* const var = block.find_var(name);
-  return var != nullptr && var->kind() == VarKind::kSelectedRows && !block.has_writers(name);
+  if (var == nullptr || var->kind() != VarKind::kSelectedRows) return false;
+  // what changes it in place (clipping by global norm) makes no first value of it
+  return llvm::all_of(block.writers_of(name), [&](const Op* op) { return op->reads(name); });
 }
 
 // Programs keep the sums of gradients that are pushed now instead of computed. They have nothing to
@@ -174,6 +176,7 @@ Status FleetWorker::make_communicator(const WorkerSetup& setup) {
     if (log_) log_(remark);
   }
   options.trainers = setup.workers;
+  options.meets_always = tables_ != nullptr;
   if (!setup.communicator.contains("FLAGS_communicator_rpc_deadline") &&
       !setup.communicator.contains("communicator_rpc_deadline"))
     options.rpc_deadline_ms = static_cast<int>(
@@ -247,6 +250,12 @@ Status FleetWorker::send_rate() {
 // A rate among the feeds is the schedule's next value.
 Status FleetWorker::run(const executor::NamedValues& feeds, const std::vector<std::string>& wanted,
                         std::vector<Value>& results) {
+  if (feeds.contains(kRateVar) && main_->root().find_var(kRateVar) == nullptr)
+    return InvalidArgument(
+               "feed: the learning rate '{}' of this job is a constant of its servers, which "
+               "a feed does not reach",
+               kRateVar)
+        .with_hint("write the job with a scheduler object, or without the feed");
   const auto rate = scheduled_rate_.empty() ? feeds.end() : feeds.find(scheduled_rate_);
   if (rate == feeds.end()) {
     MILLRACE_RETURN_IF_ERROR(send_rate());

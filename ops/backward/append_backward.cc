@@ -7,6 +7,7 @@
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
+#include "ops/backward/array_overwrites.h"
 #include "ops/backward/array_reads.h"
 #include "ops/backward/counters.h"
 #include "ops/backward/pending.h"
@@ -43,13 +44,13 @@ class Backward {
     }
     Names no_grad = backward::stopped_names(root);
     no_grad.insert(request_.no_grad.begin(), request_.no_grad.end());
-    MILLRACE_ASSIGN_OR_RETURN(const OpPath path,
-                              backward::find_op_path(registry_, root, {request_.loss},
-                                                     std::move(no_grad), backward::Course::kOnce));
+    MILLRACE_ASSIGN_OR_RETURN(
+        const OpPath path,
+        backward::find_op_path(registry_, root, {request_.loss}, no_grad, backward::Course::kOnce));
     if (request_.earlier_calls > 0) backward::restore_counters(root, root);
     std::vector<PendingOp> ops{loss_grad()};
     MILLRACE_RETURN_IF_ERROR(make_ops(path, root, ops));
-    finish(ops, root, path.no_grad, {});
+    MILLRACE_RETURN_IF_ERROR(finish(ops, root, path.no_grad, nullptr));
     append(ops, root);
     rename_existing(root);
     declare_grads(root, {}, {});
@@ -135,19 +136,25 @@ class Backward {
     if (request_.earlier_calls > 0) backward::restore_counters(forward, block);
     std::vector<PendingOp> ops;
     MILLRACE_RETURN_IF_ERROR(make_ops(path, block, ops));
-    finish(ops, forward, path.no_grad, backward::arrays_read_apart(op, request_.warnings));
+    MILLRACE_RETURN_IF_ERROR(finish(ops, forward, path.no_grad, &op));
     append(ops, block);
     return &block;
   }
 
-  // \param arrays  whose gradients are added to what a step finds
-  static void finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad,
-                     const Names& arrays) {
-    Names given;
-    for (const std::string& array : arrays) given.insert(names::grad(array));
+  // \param owner  of the forward block; null: it is block 0
+  Status finish(std::vector<PendingOp>& ops, const Block& forward, const Names& no_grad,
+                const Op* owner) const {
+    Names cleared = backward::arrays_overwritten(forward);
+    Names given;  // to these gradients a step of a loop adds
+    if (owner != nullptr && backward::block_kind(*owner) == backward::BlockKind::kLoop) {
+      cleared.merge(backward::arrays_read_apart(*owner, request_.warnings));
+      for (const std::string& array : cleared) given.insert(names::grad(array));
+    }
     backward::sum_repeated_outputs(ops, forward.index(), given);
     backward::remove_unneeded(ops, no_grad);
-    backward::clear_taken_elements(ops, arrays);
+    MILLRACE_RETURN_IF_ERROR(backward::check_taken(ops, forward));
+    backward::clear_taken_elements(ops, cleared);
+    return Ok();
   }
 
   static void set_attr(GradOp& op, const std::string& name, AttrValue value) {
@@ -163,6 +170,7 @@ class Backward {
   static void point_at(GradOp& grad, const Block& block, const Op& forward) {
     set_attr(grad, "sub_block", AttrValue::of_block(block.index()));
     if (grad.type != "while_grad") return;
+    backward::hand_out_arrays(grad, forward);
     Names written;
     Names read_first;
     for (const Op& op : block.ops()) {

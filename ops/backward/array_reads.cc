@@ -12,10 +12,6 @@ namespace {
 
 constexpr int32_t kBackward = 1;
 
-const Block& steps_of(const Op& op) {
-  return op.program().block(static_cast<size_t>(sub_block_of(op)));
-}
-
 bool gives_no_gradient(const Op& op) {
   return op.type() == "write_to_array" || op.type() == "lod_array_length" ||
          (get_attr_or<int32_t>(op, "op_role", 0) & kBackward) != 0;
@@ -123,10 +119,19 @@ Names arrays_read_apart(const Op& loop, std::vector<Status>* warnings) {
   return arrays;
 }
 
+bool is_gradient_of_array(llvm::StringRef name, const std::string& array) {
+  return name.consume_front(names::grad(array)) && (name.empty() || name.startswith("@RENAME@"));
+}
+
+const std::string* taken_from(const PendingOp& pending) {
+  if (pending.op.type != "read_from_array") return nullptr;
+  for (const auto& [slot, args] : pending.op.inputs)
+    if (slot == "X" && !args.empty()) return &args.front();
+  return nullptr;
+}
+
 void clear_taken_elements(std::vector<PendingOp>& ops, const Names& arrays) {
   if (arrays.empty()) return;
-  Names grads;
-  for (const std::string& array : arrays) grads.insert(names::grad(array));
   const auto first = [](const auto& slots, llvm::StringRef slot) -> std::string {
     for (const auto& [name, args] : slots)
       if (name == slot && !args.empty()) return args.front();
@@ -134,8 +139,11 @@ void clear_taken_elements(std::vector<PendingOp>& ops, const Names& arrays) {
   };
   std::vector<PendingOp> out;
   for (PendingOp& pending : ops) {
-    const std::string array = first(pending.op.inputs, "X");
-    const bool takes = pending.op.type == "read_from_array" && grads.contains(array);
+    const std::string* const from = taken_from(pending);
+    const bool takes = from != nullptr && llvm::any_of(arrays, [&](const std::string& array) {
+                         return is_gradient_of_array(*from, array);
+                       });
+    const std::string array = takes ? *from : "";
     const std::string element = first(pending.op.outputs, "Out");
     const std::string index = first(pending.op.inputs, "I");
     out.push_back(std::move(pending));

@@ -17,9 +17,14 @@ namespace millrace::ops::backward {
 /// \param warnings  gets arrays whose reads in branches cannot be told apart; null: nobody
 Names arrays_read_apart(const Op& loop, std::vector<Status>* warnings);
 
-/// Lets the gradients of a step add to what is there: an element is set to zero once the op that
-/// has written it has taken its gradient, as a step may write it again.
-/// \param ops     of the body of a loop, after sum_repeated_outputs() with the same names
+/// True for the gradient of an array, and for a part of it that is still to be summed.
+bool is_gradient_of_array(llvm::StringRef name, const std::string& array);
+/// The array from which a gradient op takes the gradient of an element; null: it takes none.
+const std::string* taken_from(const PendingOp& pending);
+
+/// Lets the gradients of a step, or of an earlier op, add to what is there: an element is set to
+/// zero once the op that has written it has taken its gradient, as it may be written again.
+/// \param ops     of a block, after sum_repeated_outputs()
 /// \param arrays  names of forward vars
 void clear_taken_elements(std::vector<PendingOp>& ops, const Names& arrays);
 

@@ -9,10 +9,6 @@
 namespace millrace::ops::backward {
 namespace {
 
-std::string version(llvm::StringRef var, int64_t number) {
-  return var.str() + "@VERSION@" + std::to_string(number);
-}
-
 constexpr int32_t kNotForward = 1 | 2 | 4 | 8 | 16;  // backward, optimize, rpc, dist, schedule
 
 using Strings = std::vector<std::string>;
@@ -112,6 +108,10 @@ BlockKind block_kind(const Op& op) {
   return scalar ? BlockKind::kBranch : BlockKind::kOther;
 }
 
+const Block& steps_of(const Op& op) {
+  return op.program().block(static_cast<size_t>(sub_block_of(op)));
+}
+
 Names names_behind(const Program& program, llvm::StringRef loss) {
   Names names{loss.str()};
   for (bool changed = true; changed;) {
@@ -132,11 +132,11 @@ std::string declare_version(Block& block, llvm::StringRef like) {
                         [&](const Block& b) { return b.find_var(name) != nullptr; });
   };
   int64_t number = 0;
-  while (is_taken(version(like, number))) ++number;
+  while (is_taken(names::version(like, number))) ++number;
   const Var* const var = block.find_var_recursive(like);
   VarSpec spec = var == nullptr ? VarSpec::shapeless(VarKind::kLodTensor) : var->spec();
   spec.need_check_feed.reset();
-  return block.declare(version(like, number), std::move(spec)).name().str();
+  return block.declare(names::version(like, number), std::move(spec)).name().str();
 }
 
 bool is_dense_float(const Var& var) {

@@ -39,6 +39,8 @@ enum class BlockKind {
   kOther,
 };
 BlockKind block_kind(const Op& op);
+/// The sub-block of an op that has one.
+const Block& steps_of(const Op& op);
 
 /// True if at most one of the branches of a block is taken, as their conditions are made of `not`
 /// and `and`.

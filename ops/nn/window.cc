@@ -74,7 +74,9 @@ StatusOr<Window> read_window(const InferContext& ctx, llvm::ArrayRef<int64_t> ke
   window.kernel.assign(kernel.begin(), kernel.end());
   window.strides = list_attr(ctx, "strides");
   window.dilations = list_attr(ctx, "dilations");
-  if (window.dilations.empty()) window.dilations.assign(n, 1);
+  // Pooling has none. An empty list of an op that has some is no default: the attribute is left
+  // out.
+  if (ctx.def().find_attr("dilations") == nullptr) window.dilations.assign(n, 1);
   const Dims paddings = list_attr(ctx, "paddings");
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "strides", window.strides.size(), n));
   MILLRACE_RETURN_IF_ERROR(check_length(ctx, "dilations", window.dilations.size(), n));

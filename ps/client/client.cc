@@ -182,7 +182,9 @@ StatusOr<int64_t> Client::settle() {
     // a server may be on its way, and others may want to go back further
     if (agreed.status().code() != StatusCode::kDistributed)
       return Status(StatusCode::kDistributed, agreed.status().message());
-    if (SteadyClock::now() + pause >= deadline) return agreed;
+    const bool ended =
+        llvm::any_of(servers, [](const Server* server) { return server->channel->closed(); });
+    if (ended || SteadyClock::now() + pause >= deadline) return agreed;
     std::this_thread::sleep_for(pause);
     pause = std::min(2 * pause, kClientLongestPause);
   }
@@ -271,6 +273,7 @@ Status Client::exchange(Server& server, const Request& original, Deadline deadli
   Status status;
   bool answered = false;  // the server itself has said what is wrong
   const auto may_repeat = [&](int attempt) {
+    if (attempt > 0 && server.channel->closed()) return false;
     return attempt <= options_.retries || (!answered && SteadyClock::now() < patience);
   };
   for (int attempt = 0; may_repeat(attempt); ++attempt) {

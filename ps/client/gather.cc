@@ -96,6 +96,19 @@ int64_t offset_beside_param(llvm::ArrayRef<OriginSlices> origins, const transpil
   return -1;
 }
 
+StatusOr<std::map<std::string, Value>> gather_schedule(Client& client, const SlicesFile& slices) {
+  std::map<std::string, Value> values;
+  const llvm::ArrayRef<DistributedVar> vars(slices.overview.vars());
+  const std::vector<std::string>& names = slices.properties.schedule;
+  if (names.empty() || vars.empty()) return values;
+  // All servers that update something run the schedule.
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const std::string& name : names) places.emplace_back(vars.front().endpoint, name);
+  MILLRACE_ASSIGN_OR_RETURN(std::vector<Value> found, fetch(client, places));
+  for (size_t i = 0; i < names.size(); ++i) values[names[i]] = std::move(found[i]);
+  return values;
+}
+
 StatusOr<Value> gather_table(Client& client, const SlicesFile& slices) {
   std::vector<std::pair<std::string, std::string>> places;
   for (const std::string& endpoint : slices.properties.endpoints)
@@ -144,7 +157,10 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client, const SlicesF
   for (const OriginSlices& origin : transpiler::slices_by_origin(slices.overview))
     if (origin.origin.name != table) names.push_back(origin.origin.name);
   StatusOr<std::map<std::string, Value>> vars = gather_vars(client, slices, names);
-  if (!vars.ok() || table.empty()) return vars;
+  if (!vars.ok()) return vars;
+  MILLRACE_ASSIGN_OR_RETURN(auto schedule, gather_schedule(client, slices));
+  vars->merge(schedule);
+  if (table.empty()) return vars;
   MILLRACE_ASSIGN_OR_RETURN((*vars)[table], gather_table(client, slices));
   return vars;
 }

@@ -10,8 +10,9 @@
 
 namespace millrace::ps {
 
-/// Parameters and optimizer state from the servers, joined, by original name. What several servers
-/// hold alike is taken from the first. Asks in any phase: call it when all trainers are done.
+/// Parameters, optimizer state and what schedules keep from the servers, joined, by original name.
+/// What several servers hold alike is taken from the first. Asks in any phase: call it when all
+/// trainers are done.
 ///
 /// Errors: those of the calls; kInvalidData where what the servers hold does not make up a variable
 /// of the overview.
@@ -33,6 +34,11 @@ StatusOr<std::map<std::string, Value>> gather_vars(Client& client,
 int64_t offset_beside_param(llvm::ArrayRef<transpiler::OriginSlices> origins,
                             const transpiler::VarFacts& state, const std::string& endpoint,
                             int64_t elements);
+
+/// What the servers' schedules keep, from one of them: all count alike.
+/// Errors: those of the calls.
+StatusOr<std::map<std::string, Value>> gather_schedule(Client& client,
+                                                       const transpiler::SlicesFile& slices);
 
 /// The distributed table of a job, dense, from all servers. Errors: as above.
 StatusOr<Value> gather_table(Client& client, const transpiler::SlicesFile& slices);

@@ -58,6 +58,9 @@ struct CommunicatorOptions {
   std::vector<std::string> pserver_endpoints;  ///< host:port
   /// Threads of this trainer that run steps (CPU_NUM).
   int cpu_num = 1;
+  /// Sync: rounds have their barriers even if no context sends or receives anything, because rows
+  /// are pushed by the program itself.
+  bool meets_always = false;
 };
 
 /// What a remark is about is not an error: a value was replaced, a key has no effect.

@@ -216,7 +216,8 @@ Status Communicator::Impl::finish_round(std::unique_lock<std::mutex>& lock) {
 
 Status Communicator::Impl::run_round(int batches) {
   MILLRACE_RETURN_IF_ERROR(lanes_->flush(batches, deadline()));
-  if (options_.fake_rpc || (send_contexts_.empty() && receive_contexts_.empty())) return Ok();
+  const bool has_contexts = !send_contexts_.empty() || !receive_contexts_.empty();
+  if (options_.fake_rpc || !(has_contexts || options_.meets_always)) return Ok();
   if (mode_ == CommMode::kSync)
     MILLRACE_RETURN_IF_ERROR(sender_->barrier(CommBarrier::kSend, deadline()));
   MILLRACE_RETURN_IF_ERROR(received_->receive_all(deadline()));

@@ -101,6 +101,10 @@ Status save_distributed_persistables(const SavingTrainer& trainer,
                             gather_vars(trainer.link->client(), *trainer.slices, stale));
   std::map<std::string, Value> typed;
   MILLRACE_RETURN_IF_ERROR(gather_typed(trainer, nullptr, typed));
+  // Where the schedule is, only servers know; a trainer that declares the var has its first value.
+  MILLRACE_ASSIGN_OR_RETURN(auto schedule,
+                            gather_schedule(trainer.link->client(), *trainer.slices));
+  typed.merge(schedule);
   Names held = plan.local_vars;
   for (auto& [name, value] : typed) {
     if (std::ranges::find(held, name) == held.end()) held.push_back(name);

@@ -1,5 +1,6 @@
 #include "ps/server/async_pushes.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -60,17 +61,25 @@ Status AsyncPushes::add_tables() {
 }
 
 // Steps are counted from here on, whatever the startup program puts into the trainers' counters:
-// the first gradients get the rate of step 0.
-Status AsyncPushes::reset_counters(const ServerBlock& block) {
+// the first gradients get the rate of step 0, or of the step that a saved job had come to,
+// whose sum has what all trainers have counted together (below 0: the save had none).
+Status AsyncPushes::reset_counters(const ServerBlock& block) const {
   for (const Op& op : block.block().ops()) {
     if (op.type() != "sum") continue;
     const auto counters = op.input("X");
+    const Value* const sum = block.find(op.first_output("Out"));
+    const auto* const loaded = sum == nullptr ? nullptr : sum->get_if<Tensor>();
+    int64_t counted = 0;
+    if (core_.options.goes_on && loaded != nullptr && loaded->initialized() &&
+        loaded->dtype() == DType::kInt64 && loaded->numel() == 1)
+      counted = std::max<int64_t>(0, *loaded->data<int64_t>());
     for (size_t t = 0; t < counters.size(); ++t) {
       Value* const value = block.find(counters[t]);
       if (counters[t] != names::trainer(op.first_output("Out"), static_cast<int64_t>(t)) ||
           value == nullptr)
         continue;
       MILLRACE_RETURN_IF_ERROR(fill_zeros(value->as<Tensor>(), DType::kInt64, {1}));
+      if (t == 0) *value->as<Tensor>().data<int64_t>() = counted;
     }
   }
   return Ok();

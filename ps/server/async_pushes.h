@@ -38,7 +38,7 @@ class AsyncPushes {
  private:
   explicit AsyncPushes(ServerCore& core) : core_(core) {}
   Status add_tables();
-  static Status reset_counters(const ServerBlock& block);
+  [[nodiscard]] Status reset_counters(const ServerBlock& block) const;
   Status run_compensated(ServerBlock& block, int trainer);
   Status replace_param(int trainer, const RequestItem& item);
 

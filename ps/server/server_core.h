@@ -43,6 +43,7 @@ struct ServerOptions {
   /// Between two lines that say who waits for whom; 0: none.
   std::chrono::milliseconds report_interval{30'000};
   double dc_lambda = 1;        ///< strength of delay compensation (DC-ASGD)
+  bool goes_on = false;        ///< parameters were loaded: schedules go on where their counters are
   bool elastic = false;        ///< the job goes on without a trainer that is lost
   std::string files_root;      ///< folder for the files of checkpoint requests; empty: refused
   std::string snapshot_root;   ///< folder for snapshots; empty: none are taken

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -37,8 +38,11 @@ struct AccessorOptions {
   bool zero_init = true;   ///< embed_w begins with 0
   SparseRuleOptions embed_rule;
   SparseRuleOptions embedx_rule;
-  /// How weights of kEmbedding and values of kCommMerge begin; others have the rule's range.
+  /// How weights of kEmbedding and values of kCommMerge begin.
   Initializer initializer;
+  /// How weights of the other two begin, embed_w and embedx_w alike; else zero_init and the ranges
+  /// of the rules say it.
+  std::optional<Initializer> weights;
 };
 
 /// "CommMergeAccessor", "SparseAccessor", "CtrCommonAccessor"; "EmbeddingAccessor" is our own.

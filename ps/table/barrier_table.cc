@@ -7,7 +7,7 @@
 
 namespace millrace::ps {
 
-BarrierTable::BarrierTable(int trainers, std::function<Status(std::string_view)> completed)
+BarrierTable::BarrierTable(int trainers, Completed completed)
     : completed_(std::move(completed)), trainers_(trainers) {
   for (int trainer = 0; trainer < trainers; ++trainer) live_.insert(trainer);
 }
@@ -36,7 +36,7 @@ Status BarrierTable::arrive(std::string_view kind, int trainer, int64_t phase, D
 void BarrierTable::finish_if_complete(std::string_view kind, Barrier& barrier) {
   const auto has_arrived = [&](int trainer) { return barrier.arrived.contains(trainer); };
   if (barrier.arrived.empty() || !std::all_of(live_.begin(), live_.end(), has_arrived)) return;
-  barrier.result = completed_ ? completed_(kind) : Ok();
+  barrier.result = completed_ ? completed_(kind, barrier.arrived) : Ok();
   barrier.arrived.clear();
   ++barrier.phase;
   changed_.notify_all();

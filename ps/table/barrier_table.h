@@ -21,9 +21,11 @@ namespace millrace::ps {
 /// Thread-safety: all calls from any threads.
 class BarrierTable {
  public:
-  /// \param completed  called by the last arrival of a phase, before anybody goes on; its error is
-  ///     everybody's. May be empty
-  BarrierTable(int trainers, std::function<Status(std::string_view kind)> completed);
+  /// Called by the last arrival of a phase, before anybody goes on, with who has arrived; its error
+  /// is everybody's.
+  using Completed = std::function<Status(std::string_view kind, const std::set<int>& arrived)>;
+  /// \param completed  may be empty
+  BarrierTable(int trainers, Completed completed);
   BarrierTable(const BarrierTable&) = delete;
   BarrierTable& operator=(const BarrierTable&) = delete;
 
@@ -51,7 +53,7 @@ class BarrierTable {
   void finish_if_complete(std::string_view kind, Barrier& barrier);
   [[nodiscard]] std::string missing(const Barrier& barrier) const;
 
-  const std::function<Status(std::string_view)> completed_;
+  const Completed completed_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   const int trainers_;

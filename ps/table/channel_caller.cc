@@ -53,7 +53,7 @@ Status ChannelCaller::call(TableRequest& request) {
     }
     Status status = channels_[request.server]->call(sent, deadline, request.reply);
     if (status.code() != StatusCode::kDistributed || attempt >= options_.retries ||
-        std::chrono::steady_clock::now() + pause >= deadline)
+        channels_[request.server]->closed() || std::chrono::steady_clock::now() + pause >= deadline)
       return status;
     std::this_thread::sleep_for(pause);
     pause *= 2;

@@ -27,15 +27,23 @@ CtrAccessor::CtrAccessor(const AccessorOptions& options)
   push_labels_ = 1;
 }
 
+void CtrAccessor::fill_weights(uint64_t seed, uint64_t key, std::span<float> weights) const {
+  KeyedRandom random(seed ^ options_.weights->seed, key);
+  options_.weights->fill(weights, random);
+}
+
 void CtrAccessor::begin_embedx(uint64_t seed, uint64_t key, float* row) const {
   KeyedRandom random(seed + 1, key);
-  embedx_.init(row + embedx_at_, row + embedx_at_ + embedx_.dim(), random, false);
+  float* const weights = row + embedx_at_;
+  embedx_.init(weights, weights + embedx_.dim(), random, false);
+  if (options_.weights) fill_weights(seed + 1, key, {weights, static_cast<size_t>(embedx_.dim())});
 }
 
 void CtrAccessor::make(uint64_t seed, uint64_t key, float* row) const {
   std::fill_n(row, row_floats_, 0.0F);
   KeyedRandom random(seed, key);
   embed_.init(row + kEmbed, row + kEmbed + 1, random, options_.zero_init);
+  if (options_.weights) fill_weights(seed, key, {row + kEmbed, 1});
   if (options_.embedx_threshold <= 0) {
     begin_embedx(seed, key, row);
   } else {

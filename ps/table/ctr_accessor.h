@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "ps/table/accessor.h"
 
 namespace millrace::ps {
@@ -34,6 +36,7 @@ class CtrAccessor final : public Accessor {
   [[nodiscard]] float score(float show, float click) const {
     return (show - click) * options_.nonclk_coeff + click * options_.click_coeff;
   }
+  void fill_weights(uint64_t seed, uint64_t key, std::span<float> weights) const;
   void begin_embedx(uint64_t seed, uint64_t key, float* row) const;
 
   SparseRule embed_;

@@ -60,7 +60,6 @@ StatusOr<std::unique_ptr<DenseTable>> DenseTable::create(DenseTableOptions optio
   }
   if (made.rule == Rule::kAdam) table->powers_ = {1, 1};
   if (made.rule == Rule::kAdamD2Sum) table->third_.resize(count);
-  if (made.sync) table->reservoir_.resize(count);
   table->locks_ = std::vector<std::mutex>((count + kBlock - 1) / kBlock);
   return table;
 }
@@ -93,27 +92,39 @@ Status DenseTable::set(std::span<const float> parameters) {
   return Ok();
 }
 
-Status DenseTable::push(std::span<const float> grads) {
+Status DenseTable::push(std::span<const float> grads, int trainer) {
   MILLRACE_RETURN_IF_ERROR(check_size(grads.size()));
   if (!options_.sync) return apply(grads);
   const std::lock_guard lock(push_mutex_);
-  for (size_t i = 0; i < grads.size(); ++i) reservoir_[i] += grads[i];
-  ++put_aside_;
+  Aside& aside = aside_[trainer];
+  if (aside.pushes++ == 0) {
+    aside.sum.assign(grads.begin(), grads.end());
+  } else {
+    for (size_t i = 0; i < grads.size(); ++i) aside.sum[i] += grads[i];
+  }
   return Ok();
 }
 
 Status DenseTable::pour() {
-  std::vector<float> mean;
+  std::vector<float> mean(param_.size());
   {
     const std::lock_guard lock(push_mutex_);
-    if (put_aside_ == 0) return Ok();
-    mean = reservoir_;
-    const float factor = 1 / static_cast<float>(put_aside_);
+    int64_t pushes = 0;
+    for (auto& [trainer, aside] : aside_) {
+      if (aside.pushes == 0) continue;
+      for (size_t i = 0; i < mean.size(); ++i) mean[i] += aside.sum[i];
+      pushes += std::exchange(aside.pushes, 0);
+    }
+    if (pushes == 0) return Ok();
+    const float factor = 1 / static_cast<float>(pushes);
     for (float& value : mean) value *= factor;
-    std::fill(reservoir_.begin(), reservoir_.end(), 0.0F);
-    put_aside_ = 0;
   }
   return apply(mean);
+}
+
+void DenseTable::drop(int trainer) {
+  const std::lock_guard lock(push_mutex_);
+  aside_.erase(trainer);
 }
 
 Status DenseTable::apply(std::span<const float> grads) {
@@ -187,12 +198,13 @@ Status DenseTable::pull(const TableCall&, Value& reply) {
 
 Status DenseTable::push(const TableCall& call) {
   MILLRACE_ASSIGN_OR_RETURN(const auto values, floats_of(call, 0, param_.size()));
-  return call.what == "set" ? set(values) : push(values);
+  return call.what == "set" ? set(values) : push(values, call.trainer);
 }
 
 int64_t DenseTable::memory_bytes() const {
-  const size_t floats =
-      param_.size() + first_.size() + second_.size() + third_.size() + reservoir_.size();
+  size_t floats = param_.size() + first_.size() + second_.size() + third_.size();
+  const std::lock_guard lock(push_mutex_);
+  for (const auto& [trainer, aside] : aside_) floats += aside.sum.size();
   return static_cast<int64_t>(floats * sizeof(float));
 }
 

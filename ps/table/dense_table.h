@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -50,11 +51,14 @@ class DenseTable final : public Table {
   [[nodiscard]] const DenseTableOptions& options() const { return options_; }
   /// Copies parameters; the span must have elements() floats.
   Status pull(std::span<float> parameters) const;
-  /// A gradient for every element.
-  Status push(std::span<const float> grads);
+  /// A gradient for every element. Those of sync tables wait for pour().
+  Status push(std::span<const float> grads, int trainer = 0);
   /// Replaces the parameters; the optimizer's state stays.
   Status set(std::span<const float> parameters);
+  /// Adds up in order of trainers, so that a job ends with the same bits in whatever order they
+  /// come.
   Status pour() override;
+  void drop(int trainer) override;
 
   /// The columns of the table and their names ("Param", "Moment1", ...), for checkpoints. Scalars
   /// such as the powers of beta have one element.
@@ -89,9 +93,12 @@ class DenseTable final : public Table {
   std::vector<float> third_;               ///< sum of weights of adam_d2sum
   std::vector<float> powers_;              ///< of beta1 and beta2
   mutable std::vector<std::mutex> locks_;  ///< one a block
-  std::mutex push_mutex_;                  ///< powers_, reservoir_
-  std::vector<float> reservoir_;
-  int64_t put_aside_ = 0;
+  struct Aside {
+    std::vector<float> sum;
+    int64_t pushes = 0;
+  };
+  mutable std::mutex push_mutex_;  ///< powers_, aside_
+  std::map<int, Aside> aside_;     ///< by trainer
   const std::atomic<float>* rate_ = nullptr;
 };
 

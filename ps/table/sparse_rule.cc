@@ -132,11 +132,12 @@ void SparseRule::adam(float* weights, float* state, const float* grad, float rat
   const float high = options_.max_bound;
   const float b1 = options_.beta1;
   const float b2 = options_.beta2;
-  const float eps = options_.epsilon;
   float* const m = state;
   float* const v = state + dim_;
   float* const powers = state + 2 * dim_;
-  const float step = rate * std::sqrt(1 - powers[1]) / (1 - powers[0]);
+  const float correction = std::sqrt(1 - powers[1]);
+  const float eps = options_.epsilon * (options_.corrects_epsilon ? correction : 1);
+  const float step = rate * correction / (1 - powers[0]);
   for (int i = 0; i < dim_; ++i) {
     const float g = grad[i];
     m[i] = b1 * m[i] + (1 - b1) * g;

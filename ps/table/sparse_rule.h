@@ -21,6 +21,9 @@ struct SparseRuleOptions {
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float epsilon = 1e-8F;
+  /// kAdam: epsilon is corrected as the moments are, as the op adam does it; the original's rule
+  /// does not.
+  bool corrects_epsilon = false;
 };
 
 /// "SparseNaiveSGDRule", "SparseAdaGradSGDRule", "StdAdaGradSGDRule", "SparseAdamSGDRule",

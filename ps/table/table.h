@@ -38,6 +38,8 @@ class Table {
   virtual Status push(const TableCall& call) = 0;
   /// All trainers of a step have pushed (sync): what was put aside is applied.
   virtual Status pour() { return {}; }
+  /// A trainer leaves: what it has put aside since the last step counts for nothing.
+  virtual void drop(int trainer) { static_cast<void>(trainer); }
   /// Rows, or elements of a dense table.
   [[nodiscard]] virtual int64_t size() const = 0;
   [[nodiscard]] virtual int64_t memory_bytes() const = 0;

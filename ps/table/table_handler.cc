@@ -18,10 +18,10 @@ std::vector<const Value*> args_of(const Request& request) {
 }  // namespace
 
 TableHandler::TableHandler(int trainers)
-    : steps_(trainers), barriers_(trainers, [this](std::string_view kind) -> Status {
-        if (kind != "send") return Ok();
-        for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->pour());
-        return Ok();
+    : trainers_(trainers),
+      steps_(trainers),
+      barriers_(trainers, [this](std::string_view kind, const std::set<int>& arrived) {
+        return kind == "send" ? finish_step(arrived) : Ok();
       }) {}
 
 Status TableHandler::add(int id, std::unique_ptr<Table> table) {
@@ -35,6 +35,29 @@ Status TableHandler::add_sparse(std::unique_ptr<SparseTable> table, int64_t shri
   MILLRACE_RETURN_IF_ERROR(add(added.options().table_id, std::move(table)));
   steps_.add(added, shrink_every);
   return Ok();
+}
+
+Status TableHandler::add_synchronous(std::unique_ptr<SparseTable> table) {
+  SparseTable& added = *table;
+  MILLRACE_RETURN_IF_ERROR(add(added.options().table_id, std::move(table)));
+  pushes_wait_ = true;
+  steps_.add_pushed(added);
+  return Ok();
+}
+
+Status TableHandler::finish_step(const std::set<int>& arrived) {
+  for (const auto& [id, table] : tables_) MILLRACE_RETURN_IF_ERROR(table->pour());
+  if (!pushes_wait_) return Ok();
+  std::vector<char> arrivals(static_cast<size_t>(trainers_), 0);
+  for (const int trainer : arrived) arrivals[static_cast<size_t>(trainer)] = 1;
+  return steps_.apply(arrivals, ++steps_done_);
+}
+
+// What it has pushed without coming to the barrier counts for nothing.
+Status TableHandler::leave(int trainer) {
+  if (pushes_wait_) steps_.drop(trainer);
+  for (const auto& [id, table] : tables_) table->drop(trainer);
+  return barriers_.leave(trainer);
 }
 
 std::map<int, SparseTable*> TableHandler::sparse() const {
@@ -89,7 +112,7 @@ Status TableHandler::handle(const Request& request, Deadline deadline, ReplySink
       reply.set_text("0 0 0");  // as of a server without steps (ps/server/service.cc)
       return Ok();
     case Method::kComplete:
-      return barriers_.leave(request.caller.trainer);
+      return leave(request.caller.trainer);
     default:
       return Unimplemented("'{}' by a server of tables", method_name(request.method));
   }
@@ -126,8 +149,9 @@ Status TableHandler::pull(const Request& request, ReplySink& reply) {
 Status TableHandler::push(const Request& request) {
   MILLRACE_ASSIGN_OR_RETURN(Table* const table, table_of(request));
   const std::vector<const Value*> args = args_of(request);
-  Status status =
-      table->push(TableCall{request.text, request.caller.trainer, request.sequence, args});
+  const TableCall call{request.text, request.caller.trainer, request.sequence, args};
+  const bool waits = pushes_wait_ && call.what.empty() && steps_.takes_pushes(request.number);
+  Status status = waits ? steps_.put_aside(request.number, call) : table->push(call);
   if (status.ok()) return Ok();
   return std::move(status).with_note(fmt::format("in a push to table {}", request.number));
 }
@@ -166,7 +190,7 @@ Status TableHandler::push_once(const Request& request, Deadline deadline) {
 }
 
 Status TableHandler::barrier(const Request& request, Deadline deadline) {
-  if (request.text == "leave") return barriers_.leave(request.caller.trainer);
+  if (request.text == "leave") return leave(request.caller.trainer);
   if (request.text == "join") return barriers_.join(request.caller.trainer);
   return barriers_.arrive(request.text, request.caller.trainer, request.number, deadline);
 }

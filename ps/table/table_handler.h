@@ -34,6 +34,9 @@ class TableHandler final : public Handler {
   /// A sparse table that synchronous steps of a program push to, too.
   /// \param shrink_every  steps that make a day; 0: none
   Status add_sparse(std::unique_ptr<SparseTable> table, int64_t shrink_every);
+  /// A sparse table to which all trainers push in every step: pushes wait for the end of a "send"
+  /// barrier, where each key gets one with the mean of its gradients (TableSteps).
+  Status add_synchronous(std::unique_ptr<SparseTable> table);
   /// What trainers send to those tables in a step.
   [[nodiscard]] TableSteps& steps() { return steps_; }
   /// The sparse tables that have a state, by id.
@@ -71,11 +74,16 @@ class TableHandler final : public Handler {
   Status push(const Request& request);
   Status push_once(const Request& request, Deadline deadline);
   Status barrier(const Request& request, Deadline deadline);
+  Status finish_step(const std::set<int>& arrived);
+  Status leave(int trainer);
   StatusOr<Table*> table_of(const Request& request) const;
   Value take_spare();
 
+  const int trainers_;
   std::map<int64_t, std::unique_ptr<Table>> tables_;
   TableSteps steps_;
+  bool pushes_wait_ = false;  ///< of some table
+  int64_t steps_done_ = 0;
   BarrierTable barriers_;
   std::function<Status(const Request&, bool, ReplySink&)> files_;  ///< may be empty
   std::mutex mutex_;

@@ -1,6 +1,7 @@
 #include "ps/table/table_steps.h"
 
 #include <algorithm>
+#include <span>
 #include <unordered_map>
 
 #include <llvm/ADT/StringRef.h>
@@ -32,24 +33,37 @@ struct Merged {
   std::vector<int32_t> accesses;
 };
 
-void add_part(const Tensor& keys, const Tensor& rows, size_t width, size_t labels,
-              std::unordered_map<int64_t, size_t>& places, Merged& merged) {
-  const auto ids = keys.values<int64_t>();
-  const float* from = rows.data<float>();
-  for (const int64_t key : ids) {
-    const auto [place, is_new] = places.try_emplace(key, merged.keys.size());
-    if (is_new) {
-      merged.keys.push_back(key);
-      merged.values.insert(merged.values.end(), from, from + width);
-      merged.accesses.push_back(0);
-    } else {
-      float* const to = merged.values.data() + place->second * width;
-      for (size_t i = labels; i < width; ++i) to[i] += from[i];
+class Merger {
+ public:
+  explicit Merger(const Accessor& accessor)
+      : width_(static_cast<size_t>(accessor.push_floats())),
+        labels_(static_cast<size_t>(accessor.push_labels())) {}
+
+  /// \param stride  floats of a row: the width, and behind it the accesses where they are told
+  void add(std::span<const int64_t> keys, const float* from, size_t stride) {
+    for (const int64_t key : keys) {
+      const auto [place, is_new] = places_.try_emplace(key, merged_.keys.size());
+      if (is_new) {
+        merged_.keys.push_back(key);
+        merged_.values.insert(merged_.values.end(), from, from + width_);
+        merged_.accesses.push_back(0);
+      } else {
+        float* const to = merged_.values.data() + place->second * width_;
+        for (size_t i = labels_; i < width_; ++i) to[i] += from[i];
+      }
+      if (stride > width_) merged_.accesses[place->second] += static_cast<int32_t>(from[width_]);
+      from += stride;
     }
-    merged.accesses[place->second] += static_cast<int32_t>(from[width]);
-    from += width + 1;
   }
-}
+
+  Merged& merged() { return merged_; }
+
+ private:
+  const size_t width_;
+  const size_t labels_;
+  std::unordered_map<int64_t, size_t> places_;  // looked up only, never walked
+  Merged merged_;
+};
 
 }  // namespace
 
@@ -58,6 +72,31 @@ void TableSteps::add(SparseTable& table, int64_t shrink_every) {
   held.table = &table;
   held.shrink_every = shrink_every;
   held.parts.resize(static_cast<size_t>(trainers_));
+}
+
+void TableSteps::add_pushed(SparseTable& table) {
+  Held& held = held_[table.options().table_id];
+  held.table = &table;
+  held.by_pushes = true;
+  held.pushed.resize(static_cast<size_t>(trainers_));
+}
+
+bool TableSteps::takes_pushes(int64_t id) const {
+  const auto found = held_.find(static_cast<int>(id));
+  return found != held_.end() && found->second.by_pushes;
+}
+
+Status TableSteps::put_aside(int64_t id, const TableCall& call) {
+  Held& held = held_.at(static_cast<int>(id));
+  if (call.trainer < 0 || call.trainer >= trainers_)
+    return InvalidArgument("trainer {} of {}", call.trainer, trainers_);
+  MILLRACE_ASSIGN_OR_RETURN(const auto keys, ids_of(call, 0));
+  const auto width = static_cast<size_t>(held.table->accessor().push_floats());
+  MILLRACE_ASSIGN_OR_RETURN(const auto rows, floats_of(call, 1, keys.size() * width));
+  Pushed pushed{call.sequence, {keys.begin(), keys.end()}, {rows.begin(), rows.end()}};
+  const std::lock_guard lock(mutex_);
+  held.pushed[static_cast<size_t>(call.trainer)].push_back(std::move(pushed));
+  return Ok();
 }
 
 bool TableSteps::is_item(std::string_view name) {
@@ -70,7 +109,7 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
   rest.consume_front({kTableStepsPrefix.data(), kTableStepsPrefix.size()});
   const auto found = rest.consumeInteger(10, id) ? held_.end() : held_.find(id);
   const bool is_keys = rest == "@KEYS";
-  if (found == held_.end() || (!is_keys && rest != "@ROWS"))
+  if (found == held_.end() || found->second.by_pushes || (!is_keys && rest != "@ROWS"))
     return NotFound("this server has no typed table for '{}' of trainer {}", item.name, trainer);
   const Held& held = found->second;
   const Tensor* const tensor = item.value == nullptr ? nullptr : item.value->get_if<Tensor>();
@@ -100,7 +139,13 @@ Status TableSteps::keep(int trainer, const RequestItem& item) {
 
 void TableSteps::drop(int trainer) {
   const std::lock_guard lock(mutex_);
-  for (auto& [id, held] : held_) held.parts[static_cast<size_t>(trainer)].came = false;
+  if (trainer < 0 || trainer >= trainers_) return;
+  for (auto& [id, held] : held_) {
+    if (held.by_pushes)
+      held.pushed[static_cast<size_t>(trainer)].clear();
+    else
+      held.parts[static_cast<size_t>(trainer)].came = false;
+  }
 }
 
 Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
@@ -115,17 +160,25 @@ Status TableSteps::apply(llvm::ArrayRef<char> arrivals, int64_t step) {
   return Ok();
 }
 
-Status TableSteps::push(const Held& held, llvm::ArrayRef<char> arrivals) {
+Status TableSteps::push(Held& held, llvm::ArrayRef<char> arrivals) {
   const Accessor& accessor = held.table->accessor();
   const auto width = static_cast<size_t>(accessor.push_floats());
-  Merged merged;
-  std::unordered_map<int64_t, size_t> places;  // looked up only, never walked
+  Merger merger(accessor);
   for (size_t t = 0; t < held.parts.size(); ++t) {
     const Part& part = held.parts[t];
     if (arrivals[t] == 0 || !part.came) continue;
-    add_part(*part.keys.get_if<Tensor>(), *part.rows.get_if<Tensor>(), width,
-             static_cast<size_t>(accessor.push_labels()), places, merged);
+    merger.add(part.keys.get_if<Tensor>()->values<int64_t>(),
+               part.rows.get_if<Tensor>()->data<float>(), width + 1);
   }
+  for (size_t t = 0; t < held.pushed.size(); ++t) {
+    if (arrivals[t] == 0) continue;
+    std::vector<Pushed> pushes = std::move(held.pushed[t]);
+    held.pushed[t].clear();
+    // as the trainer made them, in whatever order they arrived
+    std::ranges::stable_sort(pushes, {}, &Pushed::sequence);
+    for (const Pushed& one : pushes) merger.add(one.keys, one.rows.data(), width);
+  }
+  Merged& merged = merger.merged();
   if (merged.keys.empty()) return Ok();
   const auto came = static_cast<float>(std::count(arrivals.begin(), arrivals.end(), char{1}));
   if (accessor.options().kind != AccessorOptions::Kind::kCommMerge && came > 1) {
@@ -136,6 +189,7 @@ Status TableSteps::push(const Held& held, llvm::ArrayRef<char> arrivals) {
   }
   MILLRACE_RETURN_IF_ERROR(held.table->push(merged.keys, merged.values.data()));
   const EntryPolicy::Kind entry = held.table->options().entry.kind;
+  if (held.by_pushes) return Ok();
   if (entry != EntryPolicy::Kind::kCountFilter && entry != EntryPolicy::Kind::kProbability)
     return Ok();
   std::vector<float> nowhere(merged.keys.size() * static_cast<size_t>(accessor.pull_floats()));

@@ -87,6 +87,11 @@ class InprocTransport::Hub {
     changed_.notify_all();
   }
 
+  bool closed() {
+    const std::lock_guard lock(mutex_);
+    return closed_;
+  }
+
   void leave(const std::string& endpoint) {
     const std::lock_guard lock(mutex_);
     --places_.find(endpoint)->second.calls;
@@ -113,6 +118,10 @@ class InprocTransport::InprocChannel final : public Channel {
 
   Status call(const Request& request, Deadline deadline, Reply& reply) override {
     Handler* const handler = hub_->enter(endpoint_, deadline);
+    if (handler == nullptr && hub_->closed())
+      return {StatusCode::kDistributed, fmt::format("the servers of this process have ended; '{}' "
+                                                    "to '{}' finds nobody",
+                                                    method_name(request.method), endpoint_)};
     if (handler == nullptr) {
       return {StatusCode::kDistributed, fmt::format("no server at '{}' until the deadline of '{}'",
                                                     endpoint_, method_name(request.method))};
@@ -123,6 +132,7 @@ class InprocTransport::InprocChannel final : public Channel {
     if (status.ok()) reply.values.resize(reply.names.size());
     return std::move(status).with_note(fmt::format("from the server at {}", endpoint_));
   }
+  [[nodiscard]] bool closed() const override { return hub_->closed(); }
 
  private:
   std::shared_ptr<Hub> hub_;

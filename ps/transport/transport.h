@@ -38,6 +38,8 @@ class Channel {
   /// its endpoint; kDistributed if it cannot be reached or does not answer by the deadline. Does
   /// not repeat a call that may have arrived: who calls does that, with the same sequence number.
   virtual Status call(const Request& request, Deadline deadline, Reply& reply) = 0;
+  /// True once no call can be answered any more, so that nobody need repeat one.
+  [[nodiscard]] virtual bool closed() const { return false; }
 };
 
 /// A server's listening place; ends with the object. Calls that are under way are ended with an

@@ -81,10 +81,14 @@ def ours_is_right(net):
         return False
     params = ",".join(p for pairs in net.config["param_grad"] for p, _ in pairs)
     data = ["--params", f"{net.folder}/init.npz", "--feed-steps", f"{net.folder}/feeds.npz"]
-    status, _ = net.tools.call("minimize differences", "run-program", "--program", f"{net.work}/minimized/backward/__model__", *data, "--check-gradients", params)
+    without = net.config.get("no_grad_set")
+    stops = ["--check-no-grad", ",".join(without)] if without else []
+    status, _ = net.tools.call("minimize differences", "run-program", "--program", f"{net.work}/minimized/backward/__model__", *data, "--check-gradients", params, *stops)
     if status:
         return False
-    net.tools.must("minimize training", "run-program", "--program", f"{net.work}/minimized/main/__model__", *data, *net.fetches(net.config["losses"]), "--output", f"{net.work}/out.npz",
+    # updates that the original left out have state of which its parameters know nothing
+    main, startup = (f"{net.work}/minimized/main/{name}" for name in ("__model__", "__startup__"))
+    net.tools.must("minimize training", "run-program", "--program", main, "--startup", startup, *data, *net.fetches(net.config["losses"]), "--output", f"{net.work}/out.npz",
                    "--force", "-q")
     return True
 

@@ -101,6 +101,15 @@ TEST(FusedElementwise, GradientsAgreeWithFiniteDifferences) {
   }
 }
 
+TEST(FusedElementwise, WhatIsNotSavedForTheGradientHasItsValueAllTheSame) {
+  RunOp op("fused_elemwise_activation");
+  op.in("X", {1, 2}, {1, -2}, kF64).in("Y", {2}, {2, -5}, kF64);
+  op.attr("functor_list", Strings{"scale", "elementwise_mul"}).attr("scale", 3.0F);
+  op.out("Out").out("IntermediateOut");
+  ASSERT_EQ(op.run_text(), "ok");
+  EXPECT_THAT(op.values("IntermediateOut0"), ElementsAre(2, 10));
+}
+
 TEST(FusedElementwise, GivesTheGradientOfTheInnerResult) {
   for (const bool outside : {true, false}) {
     RunOp op("fused_elemwise_activation");

@@ -50,6 +50,8 @@ TEST(Conv, NamesWhatDoesNotFit) {
             "2 padded by 0 and 0");
   EXPECT_EQ(conv("conv2d", {2, 3, 9, 9}, {4, 3, 3, 3}).ints("strides", {1}).infer(),
             "error: attribute 'strides' must have 2 entries, found 1");
+  EXPECT_EQ(conv("conv2d", {2, 3, 9, 9}, {4, 3, 3, 3}).ints("dilations", {}).infer(),
+            "error: attribute 'dilations' must have 2 entries, found 0");
   EXPECT_EQ(conv("conv2d", {2, 3, 9, 9}, {4, 3, 3, 3}).ints("paddings", {1, 1, 1}).infer(),
             "error: attribute 'paddings' must have 2 or 4 entries, found 3");
   EXPECT_EQ(conv("conv2d", {2, 3, 9}, {4, 3, 3, 3}).infer(),

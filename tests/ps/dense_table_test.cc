@@ -96,6 +96,33 @@ TEST(DenseTableTest, SyncAppliesTheMeanWhenPoured) {
   EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2, -4)) << "nothing was pushed since";
 }
 
+TEST(DenseTableTest, SyncAddsUpInOrderOfTrainersAndNotOfArrival) {
+  DenseTableOptions options;
+  options.elements = 1;
+  options.learning_rate = 1;
+  options.sync = true;
+  auto table = make_dense_table(options);
+  // (1 + 1e8) - 1e8 is 0 in floats, and 1 in the order of arrival
+  ASSERT_TRUE(table->push(Floats{-1e8F}, 2).ok());
+  ASSERT_TRUE(table->push(Floats{1e8F}, 1).ok());
+  ASSERT_TRUE(table->push(Floats{1}, 0).ok());
+  ASSERT_TRUE(table->pour().ok());
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(0));
+}
+
+TEST(DenseTableTest, WhatALeavingTrainerPutAsideCountsForNothing) {
+  DenseTableOptions options;
+  options.elements = 1;
+  options.learning_rate = 1;
+  options.sync = true;
+  auto table = make_dense_table(options);
+  ASSERT_TRUE(table->push(Floats{2}, 0).ok());
+  ASSERT_TRUE(table->push(Floats{100}, 1).ok());
+  table->drop(1);
+  ASSERT_TRUE(table->pour().ok());
+  EXPECT_THAT(pull_dense_table(*table), ElementsAre(-2));
+}
+
 TEST(DenseTableTest, ThreadsDoNotLosePushes) {
   DenseTableOptions options;
   options.elements = 50'000;
@@ -153,7 +180,8 @@ Deadline in_ms(int ms) {
 
 TEST(BarrierTableTest, NobodyPassesBeforeAllAreThere) {
   std::atomic<int> poured = 0;
-  BarrierTable table(4, [&](std::string_view kind) {
+  BarrierTable table(4, [&](std::string_view kind, const std::set<int>& arrived) {
+    EXPECT_EQ(arrived.size(), 4U);
     if (kind == "send") ++poured;
     return Ok();
   });
@@ -203,7 +231,9 @@ TEST(BarrierTableTest, LeavingFreesThoseWhoWait) {
 }
 
 TEST(BarrierTableTest, AFailureOfTheLastIsEverybodys) {
-  BarrierTable table(2, [](std::string_view) { return Status(StatusCode::kResource, "full"); });
+  BarrierTable table(2, [](std::string_view, const std::set<int>&) {
+    return Status(StatusCode::kResource, "full");
+  });
   std::thread other(
       [&] { EXPECT_EQ(table.arrive("send", 0, 1, in_ms(20'000)).message(), "full"); });
   EXPECT_EQ(table.arrive("send", 1, 1, in_ms(20'000)).message(), "full");

@@ -1,4 +1,6 @@
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +62,23 @@ block 1 parent=0 {{
 }}
 )",
                      endpoint, factor);
+}
+
+TEST(ClosedInproc, NobodyWaitsForServersThatHaveEnded) {
+  const auto way = std::make_shared<InprocTransport>();
+  ClientOptions options;
+  options.deadline = std::chrono::minutes(10);
+  Client client(way, options);
+  std::thread closes([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    way->close();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  const Status status = client.mode_of("127.0.0.1:7000").status();
+  EXPECT_EQ(status.code(), StatusCode::kDistributed);
+  EXPECT_THAT(status.message(), HasSubstr("the servers of this process have ended"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  closes.join();
 }
 
 TEST(HeterWorker, RunsABlockForATrainer) {

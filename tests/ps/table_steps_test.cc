@@ -127,6 +127,39 @@ TEST_F(StepsOfTables, ShowsAndClicksAreAddedUpAndFade) {
   EXPECT_EQ(table_->size(), 0);
 }
 
+TEST(PushesOfSteps, WaitAndGiveEachKeyTheMeanOverWhoCame) {
+  TableSteps steps(3);
+  const auto table = *SparseTable::create(embedding_table_steps());
+  steps.add_pushed(*table);
+  EXPECT_TRUE(steps.takes_pushes(kTable));
+  EXPECT_FALSE(steps.takes_pushes(kTable + 1));
+  const auto push = [&](int trainer, const Keys& keys, const Floats& rows) {
+    const Value k = keys_of(keys);
+    const Value r = rows_of_table_steps(rows, 2);
+    const std::vector<const Value*> args{&k, &r};
+    return steps.put_aside(kTable, {"", trainer, 0, args});
+  };
+  const auto pull = [&](const Keys& keys) {
+    Floats rows(keys.size() * 2);
+    EXPECT_TRUE(table->pull(keys, rows.data(), {}, false).ok());
+    return rows;
+  };
+  ASSERT_TRUE(push(0, {7, 9}, {2, 4, 6, 8}).ok());
+  ASSERT_TRUE(push(1, {9}, {2, 2}).ok());
+  ASSERT_TRUE(push(1, {9, 8}, {4, 4, 2, 6}).ok());  // of the same step
+  ASSERT_TRUE(push(2, {7}, {100, 100}).ok());       // did not come to the barrier
+  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(0, 0, 0, 0, 0, 0));
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 1).ok());
+  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 0}, 2).ok());  // nothing is left of them
+  EXPECT_THAT(pull({7, 8, 9}), ElementsAre(-1, -2, -1, -3, -6, -7));
+  steps.drop(2);
+  ASSERT_TRUE(steps.apply(std::vector<char>{1, 1, 1}, 3).ok());
+  EXPECT_THAT(pull({7}), ElementsAre(-1, -2));
+  EXPECT_THAT(push(0, {7, 8}, {1, 1}).message(), HasSubstr("4"));
+  EXPECT_THAT(push(3, {7}, {1, 1}).message(), HasSubstr("trainer 3 of 3"));
+}
+
 TEST_F(StepsOfTables, WhatDoesNotFitIsRefused) {
   make(embedding_table_steps());
   const Value keys = keys_of({1, 2});

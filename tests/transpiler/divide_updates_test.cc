@@ -1,6 +1,7 @@
 // Where the ops between gradients and updates run, and programs that cannot be divided.
 
 #include <algorithm>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -342,7 +343,56 @@ TEST(DivideUpdates, ADistributedTableSaysThatItsOptimizerIsSgd) {
                                           arguments, *registry);
   ASSERT_TRUE(made.ok()) << made.status().to_string();
   EXPECT_THAT((*made)->remarks(),
-              ElementsAre(HasSubstr("'w' is updated by sgd on its servers, not by 'adagrad'")));
+              ElementsAre(HasSubstr("'w' are added up over the trainers, not averaged"),
+                          HasSubstr("'w' is updated by sgd on its servers, not by 'adagrad'")));
+}
+
+TEST(DivideUpdates, ADistributedTableCanBeNeitherRegularisedNorAveraged) {
+  const SmallNet net = sparse_net(true);
+  Block& block = net.main->root();
+  VarSpec spec = block.find_var("w")->spec();
+  spec.is_parameter.reset();
+  block.declare("w_ema", std::move(spec));
+  Op& average = block.append_op("assign");
+  average.set_input("X", "w").set_output("Out", "w_ema").set_int("op_role", 2);
+  average.set_strings("op_role_var", {"w", "w@GRAD"});
+  DistributeTranspiler t(not_waiting());
+  EXPECT_THAT(transpile_net(net, t).message(),
+              HasSubstr("'assign' stands beside the update of the distributed table 'w'"));
+}
+
+TEST(DivideUpdates, AveragesAreCutWithTheirParamsAndListed) {
+  const auto main = read_divided(std::string(kVars) + kBackward + kUpdateW + kUpdateB + R"(
+  elementwise_mul X=w_ema Y=decay -> Out=g {axis: -1, op_role: 2, op_role_var: ["w", "g"]}
+  assign X=g -> Out=w_ema {op_role: 2, op_role_var: ["w", "g"]}
+)");
+  const auto startup = read_divided(
+      "  persist lr: f32(1)\n  persist w_ema: f32(200, 100)\n"
+      "  fill_constant -> Out=w_ema {shape: [200l, 100l], value: 0.0, dtype: 5}\n");
+  DistributeTranspiler t(not_waiting());
+  TranspileArguments arguments;
+  arguments.pservers = "h:1,h:2";
+  arguments.trainers = "2";
+  const Status done = t.transpile(*main, *startup, arguments);
+  ASSERT_TRUE(done.ok()) << done.to_string();
+  std::map<std::string, int> listed;
+  int64_t rows = 0;
+  for (const char* const server : {"h:1", "h:2"}) {
+    for (const DistributedVar* const var :
+         t.vars_overview().get_distributed_vars_by_ep(server, "Optimizer")) {
+      ++listed[var->origin.name];
+      if (var->origin.name != "w_ema") continue;
+      EXPECT_TRUE(var->is_slice);
+      EXPECT_EQ(var->offset, rows * 100);
+      rows += var->slice.shape[0];
+      const auto made = t.get_pserver_programs(server);
+      ASSERT_TRUE(made.ok()) << made.status().to_string();
+      for (const auto& program : {made->first, made->second})
+        EXPECT_EQ(program->root().find_var("w_ema")->dims().vec(), var->slice.shape);
+    }
+  }
+  EXPECT_EQ(rows, 200);
+  EXPECT_EQ(listed, (std::map<std::string, int>{{"w_ema", 2}, {"decay", 1}}));
 }
 
 TEST(DivideUpdates, ClippedRowsOfACutTableAreSentAsRows) {

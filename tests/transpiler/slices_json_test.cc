@@ -44,11 +44,15 @@ TEST(SlicesJsonTest, OverviewHasTheFormOfTheReferences) {
 TEST(SlicesJsonTest, ReadsBack) {
   ProgramProperties properties = small_properties();
   properties.distributed_lookup_table = "emb";
+  properties.rates = {"rate_0", "rate_1"};
+  properties.schedule = {"counter"};
   const std::string text = slices_json(properties, small_overview());
   const auto file = parse_slices_json(text);
   ASSERT_TRUE(file.ok()) << file.status().to_string();
   EXPECT_EQ(file->properties.endpoints, properties.endpoints);
   EXPECT_TRUE(file->properties.is_distributed);
+  EXPECT_EQ(file->properties.rates, properties.rates);
+  EXPECT_EQ(file->properties.schedule, properties.schedule);
   EXPECT_EQ(slices_json(file->properties, file->overview), text);
 }
 

@@ -57,6 +57,17 @@ ps::CommContexts geo_contexts(const transpiler::GeoFacts& geo) {
   return contexts;
 }
 
+// In geo and federated jobs trainers update by themselves.
+std::set<std::string> kept_by_servers(const transpiler::SlicesFile& slices) {
+  std::set<std::string> names;
+  if (slices.properties.geo) return names;
+  for (const transpiler::DistributedVar& var : slices.overview.vars())
+    names.insert(var.origin.name);
+  names.insert(slices.properties.rates.begin(), slices.properties.rates.end());
+  names.insert(slices.properties.schedule.begin(), slices.properties.schedule.end());
+  return names;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const Files& files,
@@ -70,6 +81,7 @@ StatusOr<std::unique_ptr<TrainerJob>> TrainerJob::open(const Tool& tool, const F
     StatusOr<transpiler::SlicesFile> slices = transpiler::parse_slices_json(text);
     if (!slices.ok()) return std::move(slices).status().in_file(files.slices);
     job->slices_ = *std::move(slices);
+    job->on_servers_ = kept_by_servers(*job->slices_);
   }
   ps::ClientOptions options;
   options.job = flags.job;
@@ -296,8 +308,22 @@ StatusOr<int64_t> TrainerJob::go_back() {
   return step;
 }
 
+// A feed of it would change nothing, or the trainer's copy until the next parameters come.
+Status TrainerJob::check_feeds(const NamedValues& feeds) const {
+  for (const auto& [name, value] : feeds) {
+    if (!on_servers_.contains(name)) continue;
+    return InvalidArgument("feed: '{}' is kept by the servers, which a feed does not reach", name)
+        .in_file(name_)
+        .with_hint(
+            "rates that whoever trains steps are for jobs of --fleet; here ops of the program "
+            "compute them");
+  }
+  return Ok();
+}
+
 Status TrainerJob::step(int64_t number, const NamedValues& feeds,
                         const std::vector<std::string>& fetches, NamedValues& results) {
+  MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
   client_->set_step(number);
   if (local_ && communicator_ == nullptr) MILLRACE_RETURN_IF_ERROR(local_->keep(number, scope_));
   const auto start = Clock::now();
@@ -328,6 +354,7 @@ Status TrainerJob::step(int64_t number, const NamedValues& feeds,
 
 Status TrainerJob::worker_step(int worker, int64_t number, const NamedValues& feeds,
                                const std::vector<std::string>& fetches, NamedValues& results) {
+  MILLRACE_RETURN_IF_ERROR(check_feeds(feeds));
   client_->set_step(number);
   const auto start = Clock::now();
   std::vector<Value> values;

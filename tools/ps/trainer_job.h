@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,7 @@ class TrainerJob final : public Trainer {
   [[nodiscard]] int device_count() const {
     return devices_ == nullptr ? 1 : devices_->devices().device_count();
   }
+  [[nodiscard]] Status check_feeds(const executor::NamedValues& feeds) const;
   Status gather_tables(executor::NamedValues& values);
   Status save(const Tool& tool, const Ending& ending);
   Status save_params(const Tool& tool, const Ending& ending, const ps::SavingTrainer& trainer,
@@ -76,6 +78,7 @@ class TrainerJob final : public Trainer {
   std::string name_;
   Settings settings_;
   std::optional<transpiler::SlicesFile> slices_;
+  std::set<std::string> on_servers_;  ///< vars that only servers change
   std::shared_ptr<ps::Client> client_;
   std::shared_ptr<ps::TrainerTables> tables_;  ///< null: the job has no typed tables
   std::shared_ptr<ps::TrainerLink> link_;

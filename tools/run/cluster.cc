@@ -69,7 +69,11 @@ StatusOr<std::vector<Steps>> read_feeds_of_all(const RunOptions& options, int tr
     if (!head.startswith("t") || head.drop_front(1).getAsInteger(10, trainer) || rest.empty())
       return InvalidData("member '{}': expected a name like t0/step0/x", name)
           .in_file(options.feed_steps);
-    if (trainer < feeds.size()) by_trainer[trainer][rest.str()] = std::move(value);
+    if (trainer >= feeds.size())
+      return InvalidData("member '{}' is for trainer {}, but the job has {}", name, trainer,
+                         feeds.size())
+          .in_file(options.feed_steps);
+    by_trainer[trainer][rest.str()] = std::move(value);
   }
   for (size_t t = 0; t < feeds.size(); ++t) {
     MILLRACE_ASSIGN_OR_RETURN(

@@ -9,6 +9,7 @@
 #include "ops/registry.h"
 #include "ops/verify.h"
 #include "tools/ps/typed_tables.h"
+#include "tools/transpile/earlier_job.h"
 #include "tools/transpile/parallel.h"
 #include "tools/transpile/program_form.h"
 #include "transpiler/distribute/cost_model.h"
@@ -317,6 +318,14 @@ StatusOr<int> distribute(Tool& tool, const TranspileOptions& options) {
   const std::vector<std::string> remarks = first.remarks();
   const std::string explained =
       options.explain ? explanation(first, costs, tool.common().json) : std::string();
+  WrittenJob job;
+  job.trainers = std::max<int64_t>(
+      1, tp::Transpilation::count_trainers(options.transpiler, options.config, options.arguments));
+  job.servers = static_cast<int64_t>(first.server_count());
+  job.has_tables = !tables.empty();
+  for (const OutFiles& role : files)
+    for (const OutFile& file : role) job.roles.push_back(file.role);
+  MILLRACE_RETURN_IF_ERROR(clear_earlier_job(tool, job));
   // Freeing a large program takes as long as writing it.
   MILLRACE_RETURN_IF_ERROR(parallel_for(files.size() + 1, threads, [&](size_t i) -> Status {
     if (i > 0) return writer.write_all(files[i - 1]);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fleet/job/fleet_job.h"
+#include "tools/transpile/earlier_job.h"
 #include "tools/transpile/fleet_config.h"
 #include "tools/transpile/minimize.h"
 #include "tools/transpile/program_form.h"
@@ -72,6 +73,9 @@ StatusOr<int> write_fleet(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const std::vector<RoleFiles> roles,
                             make_roles(job, *registry, options.verify));
   const bool as_text = options.format == "text";
+  WrittenJob written{job.spec().workers, static_cast<int64_t>(job.spec().servers.size()), {}, true};
+  for (const auto& [folder, output] : roles) written.roles.push_back(folder);
+  MILLRACE_RETURN_IF_ERROR(clear_earlier_job(tool, written));
   for (const auto& [folder, output] : roles) {
     for (const auto& [name, bytes] : {std::pair<std::string, std::string>(
                                           "__model__", serialize(*output.programs.main, as_text)),

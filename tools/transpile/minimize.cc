@@ -145,6 +145,11 @@ StatusOr<int> minimize(Tool& tool, const TranspileOptions& options) {
   MILLRACE_ASSIGN_OR_RETURN(const TrainingPrograms made,
                             make_training_programs(tool, options, *registry));
   warn_of_minimize(tool, ops::lost_state_gradients(*made.main));
+  if (!made.scheduled_rate.empty())
+    tool.log(LogLevel::kWarning,
+             "the learning rate '" + made.scheduled_rate +
+                 "' stays as it begins unless it is fed in every step: only jobs of --fleet have "
+                 "the schedule beside them");
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__model__", *made.main));
   MILLRACE_RETURN_IF_ERROR(write_minimize(tool, options, "main", "__startup__", *made.startup));
   return kDone;

@@ -90,6 +90,8 @@ struct DistributionJob final : Facts {
       lr_ops;                ///< learning-rate ops of block 0 after all steps, in program order
   std::string step_counter;  ///< "<counter>.trainer_<id>" of an asynchronous schedule; empty: none
   VarsDistributed overview;
+  std::vector<std::string> rates;     ///< vars of learning rates that updates read, sorted
+  std::vector<std::string> schedule;  ///< what schedules keep from step to step, sorted
 
   // control variables
   ControlVars controls;

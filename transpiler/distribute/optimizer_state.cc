@@ -1,6 +1,9 @@
 #include <array>
+#include <set>
+#include <string>
 
 #include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/StringSet.h>
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
@@ -74,7 +77,66 @@ Status list_state(const Block& block, const Op& op, const OwnedSlice& owned, siz
   return Ok();
 }
 
+// What ops beside the update keep: averages of the param, and the constants that they are made
+// with. The original lists none of them, so that no save of it has them.
+class KeptVars {
+ public:
+  KeptVars(const Block& block, DistributionJob& job) : block_(block), job_(job) {
+    for (const Op* const op : role::lr_ops(block)) {
+      for (const llvm::StringRef name : op->output_names()) listed_once_.insert(name);
+    }
+  }
+
+  void list(const Op& op, const OwnedSlice& owned, size_t server) {
+    const ParamGrad& pair = job_.pairs[owned.pair];
+    for (const llvm::StringRef name : op.output_names()) add(name, pair, owned, server);
+    for (const llvm::StringRef name : op.input_names()) {
+      // a constant is the same everywhere: one server tells it
+      const bool changes = llvm::any_of(job_.ops_of_pair[owned.pair],
+                                        [&](const Op* each) { return each->writes(name); });
+      if (changes || listed_once_.insert(name).second) add(name, pair, owned, server);
+    }
+  }
+
+ private:
+  void add(llvm::StringRef name, const ParamGrad& pair, const OwnedSlice& owned, size_t server) {
+    const Var* const var = block_.find_var(name);
+    if (var == nullptr || !var->persistable() || name == pair.param || is_state(name, owned.pair) ||
+        !listed_.insert(std::to_string(server) + " " + name.str()).second)
+      return;
+    DistributedVar entry;
+    entry.origin = entry.slice = facts_of(*var);
+    entry.vtype = "Optimizer";
+    entry.endpoint = job_.endpoints[server];
+    if (kept_var_follows_param(*var, block_, pair)) {
+      const PlacedSlice& placed = pair.slices[owned.slice];
+      entry.slice.shape.assign(placed.slice.dims.begin(), placed.slice.dims.end());
+      entry.is_slice = true;
+      entry.block_id = owned.slice;
+      entry.offset = placed.slice.offset;
+    }
+    job_.overview.add_distributed_var(std::move(entry));
+  }
+
+  // Read by the update itself: list_state() lists it, or it is the rate.
+  bool is_state(llvm::StringRef name, uint32_t pair) const {
+    return llvm::any_of(job_.ops_of_pair[pair],
+                        [&](const Op* op) { return role::is_optimizer(*op) && op->reads(name); });
+  }
+
+  const Block& block_;
+  DistributionJob& job_;
+  llvm::StringSet<> listed_once_;
+  std::set<std::string> listed_;
+};
+
 }  // namespace
+
+bool kept_var_follows_param(const Var& var, const Block& block, const ParamGrad& pair) {
+  const Var* const param = block.find_var(pair.param);
+  return pair.is_cut() && var.persistable() && param != nullptr && var.name() != pair.param &&
+         var.dims() == param->dims();
+}
 
 bool is_plain_optimizer_slot(llvm::StringRef slot) {
   return slot == "Param" || slot == "Grad" || slot == "LearningRate" || slot == "Beta1Tensor" ||
@@ -125,6 +187,14 @@ Status list_optimizer_state(Program& main, PassContext& context, DistributionJob
     });
     for (const Update& update : updates)
       MILLRACE_RETURN_IF_ERROR(list_state(main.root(), *update.op, update.owned, server, job));
+  }
+  KeptVars kept(main.root(), job);
+  for (size_t server = 0; server < job.endpoints.size(); ++server) {
+    for (const OwnedSlice& owned : job.owned[server]) {
+      for (const Op* const op : job.ops_of_pair[owned.pair]) {
+        if (!role::is_optimizer(*op)) kept.list(*op, owned, server);
+      }
+    }
   }
   return Ok();
 }

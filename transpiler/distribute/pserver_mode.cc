@@ -1,5 +1,8 @@
 #include "transpiler/distribute/pserver_mode.h"
 
+#include <set>
+#include <string>
+
 #include <llvm/ADT/StringSet.h>
 
 #include "framework/base/errors.h"
@@ -18,6 +21,26 @@ Status check_arguments(const DistributionJob& job) {
     return InvalidArgument("trainer_id must be in 0..{} (found {})", job.trainers - 1, id);
   }
   return Ok();
+}
+
+// Values that servers have and the overview, which is that of the original, does not list.
+void list_rates(const Block& block, const Block& startup, DistributionJob& job) {
+  std::set<std::string> rates;
+  for (const Op* const op : job.optimize_ops) {
+    if (role::is_optimizer(*op)) rates.insert(op->first_input("LearningRate").str());
+  }
+  std::set<std::string> schedule;
+  const auto keep = [&](llvm::StringRef name) {
+    const Var* const var = block.find_var(name);
+    if (var != nullptr && var->persistable() && var->kind() == VarKind::kLodTensor &&
+        startup.has_writers(name))
+      schedule.insert(name.str());
+  };
+  for (const Op* const op : job.lr_ops) {
+    for (const llvm::StringRef name : op->output_names()) keep(name);
+  }
+  job.rates.assign(rates.begin(), rates.end());
+  job.schedule.assign(schedule.begin(), schedule.end());
 }
 
 }  // namespace
@@ -56,6 +79,7 @@ StatusOr<std::unique_ptr<PserverMode>> PserverMode::transpile(
                             PassManager::create(passes, pserver_mode_pipeline()));
   MILLRACE_ASSIGN_OR_RETURN(mode->report_, manager.run(*mode->main_, mode->context_, pass_options));
   job.lr_ops = role::lr_ops(mode->main_->root());
+  list_rates(mode->main_->root(), mode->startup_->root(), job);
   return mode;
 }
 
@@ -72,6 +96,8 @@ ProgramProperties PserverMode::properties() const {
   out.ps_endpoint = job_.arguments.current_endpoint;
   out.endpoints = job_.endpoints;
   out.distributed_lookup_table = job_.table.param;
+  out.rates = job_.rates;
+  out.schedule = job_.schedule;
   return out;
 }
 

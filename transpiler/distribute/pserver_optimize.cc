@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 
 #include "framework/base/errors.h"
 #include "framework/names.h"
@@ -96,8 +97,55 @@ Status append_update(PserverBuilder& b, Block& block, const Op& op, uint32_t pai
   return Ok();
 }
 
+// Ops beside the update that keep something for each element of the param.
+bool keeps_elements(llvm::StringRef type) {
+  constexpr std::array<llvm::StringLiteral, 20> kTypes = {"sum",
+                                                          "elementwise_add",
+                                                          "elementwise_sub",
+                                                          "elementwise_mul",
+                                                          "elementwise_div",
+                                                          "elementwise_max",
+                                                          "elementwise_min",
+                                                          "scale",
+                                                          "sign",
+                                                          "abs",
+                                                          "square",
+                                                          "sqrt",
+                                                          "clip",
+                                                          "assign",
+                                                          "cast",
+                                                          "fill_constant",
+                                                          "lookup_table",
+                                                          "extract_rows",
+                                                          "merge_selected_rows",
+                                                          "average_accumulates"};
+  return llvm::is_contained(kTypes, type);
+}
+
 // Regularisation, and whatever else stands in the optimize part for one param.
-Status append_other(PserverBuilder& b, Block& block, const Op& op) {
+Status append_other(PserverBuilder& b, Block& block, const Op& op, uint32_t pair_index) {
+  const ParamGrad& pair = b.job.pairs[pair_index];
+  if (pair.is_cut() && !keeps_elements(op.type())) {
+    return Unimplemented(
+               "'{}' stands beside the update of the param '{}', which is cut over servers, and "
+               "needs more of it than a slice",
+               op.type().str(), pair.param)
+        .at(op.location())
+        .with_hint("set slice_var_up to false");
+  }
+  const Block& origin = b.origin.root();
+  for (const bool outputs : {false, true}) {
+    for (const llvm::StringRef name : outputs ? op.output_names() : op.input_names()) {
+      const Var* const var = origin.find_var(name);
+      if (var == nullptr || !kept_var_follows_param(*var, origin, pair) ||
+          b.root().find_var(name) != nullptr)
+        continue;
+      VarSpec spec = server_spec(*var);
+      spec.dims.assign(b.owned(pair_index)->slice.dims.begin(),
+                       b.owned(pair_index)->slice.dims.end());
+      b.root().declare(name, std::move(spec));
+    }
+  }
   bool sliced = false;
   MILLRACE_ASSIGN_OR_RETURN(Op* const copy, b.copy_op(block, op, sliced));
   return ops::infer_op(b.context.registry, *copy);
@@ -111,7 +159,7 @@ Status build_block(PserverBuilder& b, uint32_t pair_index, int32_t parent) {
   if (b.job.merges_per_trainer()) append_merge(b, block, slice);
   for (const Op* const op : b.job.ops_of_pair[pair_index]) {
     MILLRACE_RETURN_IF_ERROR(role::is_optimizer(*op) ? append_update(b, block, *op, pair_index)
-                                                     : append_other(b, block, *op));
+                                                     : append_other(b, block, *op, pair_index));
   }
   return Ok();
 }

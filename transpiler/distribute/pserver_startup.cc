@@ -63,7 +63,7 @@ const PlacedSlice* slice_held(const DistributionJob& job, size_t server, llvm::S
   for (const OwnedSlice& owned : job.owned[server]) {
     const ParamGrad& pair = job.pairs[owned.pair];
     const bool is_state = llvm::any_of(job.ops_of_pair[owned.pair], [&](const Op* op) {
-      return role::is_optimizer(*op) && op->reads(name);
+      return op->reads(name) || op->writes(name);
     });
     if (pair.param == name || is_state) return &pair.slices[owned.slice];
   }

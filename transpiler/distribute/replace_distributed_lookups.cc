@@ -76,21 +76,37 @@ Status send_table_grad(Block& block, const DistributionJob& job) {
   return Ok();
 }
 
-// As the original, which says so, too.
-void warn_of_optimizer(const DistributionJob& job, PassContext& context) {
+// As the original, which says of the optimizer, too.
+Status check_update_of_table(const DistributionJob& job, PassContext& context) {
+  if (job.sync() && job.trainers > 1)
+    context.remarks.push_back("the gradients of the distributed table '" + job.table.param +
+                              "' are added up over the trainers, not averaged as those of other "
+                              "parameters, as by the original: one process with all batches moves "
+                              "its rows by 1/" +
+                              std::to_string(job.trainers) + " of that");
   for (const Op* const op : job.ops_of_pair[job.pair_of_param.lookup(job.table.param)]) {
-    if (!role::is_optimizer(*op) || op->type() == "sgd") continue;
+    if (!role::is_optimizer(*op)) {
+      // Powers of decays (adam of older releases) mean nothing to sgd.
+      if (op->type() == "scale" && op->first_input("X") == op->first_output("Out")) continue;
+      return Unimplemented(
+                 "'{}' stands beside the update of the distributed table '{}', whose servers do "
+                 "nothing but sgd: it can be neither regularised nor averaged",
+                 op->type().str(), job.table.param)
+          .at(op->location());
+    }
+    if (op->type() == "sgd") continue;
     context.remarks.push_back("the distributed table '" + job.table.param +
                               "' is updated by sgd on its servers, not by '" + op->type().str() +
                               "': they keep no state of optimizers for its rows");
   }
+  return Ok();
 }
 
 }  // namespace
 
 Status replace_distributed_lookups(Program& main, PassContext& context, DistributionJob& job) {
   if (!job.table.exists()) return Ok();
-  warn_of_optimizer(job, context);
+  MILLRACE_RETURN_IF_ERROR(check_update_of_table(job, context));
   Block& block = main.root();
   std::vector<std::string> ids;
   std::vector<std::string> outputs;

@@ -244,6 +244,8 @@ std::string slices_json(const ProgramProperties& properties, const VarsDistribut
   }
   out.close(']');
   out.key("imbalance").value(imbalance(shares));
+  if (!properties.rates.empty()) out.key("rates").value(properties.rates);
+  if (!properties.schedule.empty()) out.key("schedule").value(properties.schedule);
   if (properties.geo) write_geo(out.key("geo"), *properties.geo);
   out.close('}');
   return out.take();

@@ -46,7 +46,8 @@ double imbalance(const std::vector<double>& shares);
 
 /// The file. Members: schema, version, overview (is_distributed, is_chief, ps_endpoint, endpoints,
 /// distributed_lookup_table, vars), vars (by origin, each with its slices, offsets in elements,
-/// sizes in bytes), servers, imbalance, and in geo mode
+/// sizes in bytes), servers, imbalance, where there are some rates and schedule
+/// (ProgramProperties), and in geo mode
 /// geo (push_nums, trainers, vars: name, var_names, sections, epmap, is_sparse). Strings that are
 /// no UTF-8 get replacement characters.
 std::string slices_json(const ProgramProperties& properties, const VarsDistributed& overview);
@@ -57,8 +58,9 @@ struct SlicesFile {
   VarsDistributed overview;
 };
 
-/// Reads the overview, and geo if it is there, of a slices.json. Errors: kInvalidData naming the
-/// member that is missing or of the wrong kind, another schema, or a version above kSlicesVersion.
+/// Reads the overview, and rates, schedule and geo if they are there, of a slices.json. Errors:
+/// kInvalidData naming the member that is missing or of the wrong kind, another schema, or a
+/// version above kSlicesVersion.
 StatusOr<SlicesFile> parse_slices_json(const std::string& text);
 
 }  // namespace millrace::transpiler

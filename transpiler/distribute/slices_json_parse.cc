@@ -213,6 +213,9 @@ StatusOr<SlicesFile> parse_slices_json(const std::string& text) {
                               read_var(item, fmt::format("overview.vars[{}]", index++)));
     out.overview.add_distributed_var(std::move(var));
   }
+  if (top.has("rates")) top.read("rates", out.properties.rates);
+  if (top.has("schedule")) top.read("schedule", out.properties.schedule);
+  MILLRACE_RETURN_IF_ERROR(top.status());
   if (top.has("geo")) {
     MILLRACE_ASSIGN_OR_RETURN(out.properties.geo, read_geo(top));
   }

@@ -67,6 +67,9 @@ StatusOr<bool> accumulator_follows_param(const Op& op, llvm::StringRef slot, boo
 /// True for slots that are no accumulators: Param, Grad, LearningRate, Beta1Tensor, Beta2Tensor.
 bool is_plain_optimizer_slot(llvm::StringRef slot);
 
+/// Whether a var that an op beside the update keeps (an average) is cut with the param of the pair.
+bool kept_var_follows_param(const Var& var, const Block& block, const ParamGrad& pair);
+
 /// Facts of a var for the overview.
 VarFacts facts_of(const Var& var);
 

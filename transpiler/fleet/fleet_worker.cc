@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "framework/base/errors.h"
 #include "framework/op_attrs.h"
@@ -38,6 +39,20 @@ std::set<std::string> state_of_fleet_worker(const std::vector<Op*>& ops) {
   return state;
 }
 
+// Powers of decays, which the ops of older releases left to a scale behind the update; tables count
+// steps themselves.
+bool is_power_update(const Op& op, const Op& update) {
+  if (op.type() != "scale" || get_attr_or(op, "bias", 0.0F) != 0) return false;
+  const llvm::StringRef power = op.first_input("X");
+  if (power.empty() || power != op.first_output("Out")) return false;
+  for (const auto& [slot, beta, usual] :
+       {std::tuple("Beta1Pow", "beta1", 0.9F), {"Beta2Pow", "beta2", 0.999F}}) {
+    if (update.first_input(slot) == power)
+      return get_attr_or(op, "scale", 1.0F) == get_attr_or(update, beta, usual);
+  }
+  return false;
+}
+
 // Clipping and regularisation stay on the worker, as all that stands between gradient and update.
 // Errors: it needs rows of embeddings, or servers would have to keep more than parameters.
 Status keep_before_updates(Block& block, const TablePlan& plan) {
@@ -55,10 +70,11 @@ Status keep_before_updates(Block& block, const TablePlan& plan) {
     op->set_int("op_role", role::kBackward);
   }
   for (const ServerOp& server : part.server) {
-    if (role::is_optimizer(*server.op) || !server.op->reads(server.param)) continue;
+    if (role::is_optimizer(*server.op)) continue;
+    if (is_power_update(*server.op, *part.updates.find(server.param)->second.update)) continue;
     return Unimplemented(
-               "'{}' keeps something of the parameter '{}' besides its update, for which tables of "
-               "servers have no place",
+               "'{}' does something for the parameter '{}' besides its update (an average of it, "
+               "state of its own), for which tables of servers have no place",
                server.op->type().str(), server.param)
         .at(server.op->location());
   }

@@ -161,12 +161,12 @@ StatusOr<Kernel> fused(const KernelSetup& op) {
   const FusedElementwiseSlots slots{op.input("X"), op.input("Y")};
   const ArgIndex out = op.output("Out");
   const ArgIndex inner = op.output("IntermediateOut");
-  const bool keep = op.attr<bool>("save_intermediate_out");
   auto cache = std::make_shared<BroadcastCache>();
   return Kernel([=](const KernelContext& ctx) -> Status {
     MILLRACE_ASSIGN_OR_RETURN(const FusedElementwiseOperands o,
                               operands_fused_elementwise(ctx, slots, pair, *cache));
-    Tensor* const kept = keep ? ctx.find_out(inner) : nullptr;
+    // also without save_intermediate_out: what has a name can be fetched
+    Tensor* const kept = ctx.find_out(inner);
     if (ctx.out(out).numel() != o.nest->count() ||
         (kept != nullptr &&
          kept->numel() != (pair.binary_outside ? o.y->numel() : o.nest->count())))

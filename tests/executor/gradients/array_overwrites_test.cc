@@ -1,0 +1,96 @@
+// Gradients of programs that write elements of an array again, against central differences.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "executor/gradients/check_gradients.h"
+#include "framework/read_program.h"
+#include "ops/backward/append_backward.h"
+#include "ops/verify.h"
+#include "tests/executor/values.h"
+
+namespace millrace::executor {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string array_program(const std::string& name) {
+  return "tests/data/backward/arrays/" + name + ".txt";
+}
+
+class ArrayOverwritesTest : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ArrayOverwritesTest, HasTheGradientsOfCentralDifferences) {
+  const auto program = read_program(array_program(GetParam()), {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  Scope scope;
+  scope.local("w") = tensor_value(
+      {3, 4}, {0.1F, -0.2F, 0.3F, 0.5F, -0.4F, 0.2F, 0.7F, -0.6F, 0.4F, 0.9F, -0.8F, 0.3F});
+  NamedValues feeds;
+  feeds["x"] = tensor_value({2, 3}, {1, -2, 0.5F, 0.3F, 0.7F, -1});
+  for (const bool optimize : {false, true}) {
+    GradientCheckOptions options;
+    options.loss = "loss";
+    options.samples = 0;
+    options.optimize = optimize;
+    const auto report = check_gradients(standard_runtime(), **program, scope, feeds, options);
+    ASSERT_TRUE(report.ok()) << report.status().to_string();
+    EXPECT_TRUE(report->notes.empty());
+    ASSERT_EQ(report->params.size(), 1U);
+    const ParamCheck& check = report->params[0];
+    EXPECT_TRUE(check.ok) << check.worst.analytical << " " << check.worst.numerical;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, ArrayOverwritesTest,
+                         ::testing::Values("over_read_between", "over_not_read",
+                                           "over_twice_two_indices", "over_self", "index_changes",
+                                           "loop_slot", "loop_state", "loop_write_read",
+                                           "loop_from_zero", "loop_then_root", "loop_then_root_all",
+                                           "two_writes_in_loop", "nested"),
+                         [](const auto& net) { return std::string(net.param); });
+
+TEST(ArrayOverwritesAreRefusedTest, WhereAValueWithoutGradientComesInBetween) {
+  const auto program = read_program(array_program("stopped"), {});
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  ops::BackwardRequest request;
+  request.loss = "loss";
+  const auto pairs = ops::append_backward(*standard_runtime()->ops, **program, request);
+  EXPECT_EQ(pairs.status().code(), StatusCode::kUnimplemented);
+  EXPECT_THAT(pairs.status().message(),
+              HasSubstr("'t', which has no gradient, is written to the array 'a'"));
+  EXPECT_EQ(pairs.status().location().op_type, "write_to_array");
+}
+
+TEST(ArrayOverwritesAreRefusedTest, InBranches) {
+  for (const char* const name :
+       {"branch", "branch_after_read", "branch_in_loop_slot", "branch_in_loop_from_zero"}) {
+    const auto program = read_program(array_program(name), {});
+    ASSERT_TRUE(program.ok()) << program.status().to_string();
+    ops::BackwardRequest request;
+    request.loss = "loss";
+    const auto pairs = ops::append_backward(*standard_runtime()->ops, **program, request);
+    EXPECT_EQ(pairs.status().code(), StatusCode::kUnimplemented) << name;
+    EXPECT_THAT(pairs.status().message(), HasSubstr("of which a branch may overwrite elements"));
+  }
+}
+
+// Counted indices are told apart, so that usual loops get no op more than the original gives them.
+TEST(ArrayOverwritesAreToldApartTest, WhereIndicesCountUp) {
+  for (const char* const net : {"read_twice", "nested_loops", "two_memories",
+                                "inner_reads_outer_memory", "cond_reads_memory"}) {
+    auto program =
+        read_program(std::string("tests/data/backward/control_flow/") + net + ".forward.pb", {});
+    ASSERT_TRUE(program.ok());
+    ops::BackwardRequest request;
+    request.loss = (*program)->root().back().output_names().front().str();
+    ASSERT_TRUE(ops::append_backward(*standard_runtime()->ops, **program, request).ok());
+    for (const Block& block : (*program)->blocks()) {
+      for (const Var& var : block.vars())
+        EXPECT_FALSE(var.name().endswith("@ZERO")) << net << " " << var.name().str();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::executor
