@@ -4,12 +4,9 @@
 #include <set>
 #include <utility>
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
+#include "fleet/launch/free_ports.h"
 #include "fleet/launch/job_environment.h"
 
 namespace millrace::fleet {
@@ -22,25 +19,12 @@ Status usage(std::string text) {
   return {StatusCode::kUsage, std::move(text)};
 }
 
-// Ports that nobody listens at; all are held until all are known, so that they differ.
 StatusOr<std::vector<std::string>> free_endpoints(const std::string& host, int count) {
-  std::vector<int> files;
+  MILLRACE_ASSIGN_OR_RETURN(const std::vector<int> ports, free_ports(count));
   std::vector<std::string> endpoints;
-  for (int i = 0; i < count; ++i) {
-    const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file >= 0) files.push_back(file);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
-    socklen_t size = sizeof address;
-    if (file < 0 || bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-      break;
-    endpoints.push_back(fmt::format("{}:{}", host, ntohs(address.sin_port)));
-  }
-  for (const int file : files) close(file);
-  if (endpoints.size() == static_cast<size_t>(count)) return endpoints;
-  return Status(StatusCode::kResource, fmt::format("there are no {} free ports", count));
+  endpoints.reserve(ports.size());
+  for (const int port : ports) endpoints.push_back(fmt::format("{}:{}", host, port));
+  return endpoints;
 }
 
 StatusOr<std::vector<std::string>> endpoints_of(const char* flag, int count,

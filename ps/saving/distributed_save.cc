@@ -80,18 +80,32 @@ StatusOr<std::string> folder_of(const DistributedSaveOptions& options) {
   return path;
 }
 
+StatusOr<transpiler::SavePrograms> plan_of(const SavingTrainer& trainer,
+                                           const std::string& folder) {
+  transpiler::ProgramProperties properties = trainer.slices->properties;
+  properties.is_chief = true;
+  return transpiler::make_save_programs(*trainer.program, trainer.slices->overview, properties,
+                                        folder);
+}
+
 }  // namespace
+
+Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>& gathered) {
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SavePrograms plan, plan_of(trainer, "held"));
+  for (const std::string& name : plan.local_vars) {
+    if (gathered.contains(name)) continue;
+    const Value* const value = trainer.scope->find(name);
+    if (value == nullptr || !value->initialized()) return nothing_to_save(name);
+    gathered[name] = *value;
+  }
+  return Ok();
+}
 
 Status save_distributed_persistables(const SavingTrainer& trainer,
                                      const DistributedSaveOptions& options) {
   if (trainer.trainer != 0) return Ok();
-  transpiler::ProgramProperties properties = trainer.slices->properties;
-  properties.is_chief = true;
   MILLRACE_ASSIGN_OR_RETURN(const std::string folder, folder_of(options));
-  MILLRACE_ASSIGN_OR_RETURN(
-      const transpiler::SavePrograms plan,
-      transpiler::make_save_programs(*trainer.program, trainer.slices->overview, properties,
-                                     options.folder));
+  MILLRACE_ASSIGN_OR_RETURN(const transpiler::SavePrograms plan, plan_of(trainer, options.folder));
   // The copies of a trainer may be older than what the servers hold.
   const std::set<std::string> params = names_on_servers(*trainer.slices, "Param");
   Names stale;

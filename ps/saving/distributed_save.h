@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,6 +53,11 @@ struct DistributedSaveOptions {
 /// kUsage for a file that may not be replaced; those of the calls and of writing.
 Status save_distributed_persistables(const SavingTrainer& trainer,
                                      const DistributedSaveOptions& options);
+
+/// Adds to what was gathered from the servers the persistable vars that trainers alone hold, as
+/// this trainer has them: moving means of batch_norm, say. They are those that
+/// save_distributed_persistables() writes. Errors: as there.
+Status add_held_vars(const SavingTrainer& trainer, std::map<std::string, Value>& gathered);
 
 /// What an inference model made of a distributed job has.
 struct FleetModel {

@@ -241,8 +241,8 @@ def signals(args):
 def ports(args):
     """launch gives every process a port of its own for its numbers."""
     with Job(args.bin_dir, f"{args.shared}/goldens/ps_sync/emb_prefetch_adagrad_2s2t", 4000).prepare(with_proxies=False) as job:
-        base = free_ports(1)[0]
         count = len(job.servers) + len(job.trainers)
+        base = free_ports(count, in_a_row=True)[0]
         for t in range(len(job.trainers)):
             os.rename(f"{job.dir}/feeds_{t}.npz", f"{job.dir}/own{t}.npz")
         job.start("launch", "launch", ["--servers", ",".join(f"127.0.0.1:{p}" for p in job.ports), "--trainer_num", str(len(job.trainers)), "--log_dir",

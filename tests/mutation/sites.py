@@ -69,6 +69,7 @@ class Finder:
 
     def __init__(self, root, wanted, seed):
         self.root, self.wanted, self.seed = root, wanted, seed
+        self.names = {}  # of files; a unit has some 100,000 nodes
         self.sources, self.sites = {}, {}
 
     # --- what is asked of the walk
@@ -90,7 +91,12 @@ class Finder:
 
     def name_of(self, node):
         file = node.location.file
-        return os.path.relpath(file.name, self.root) if file else None
+        if not file:
+            return None
+        path = file.name
+        if path not in self.names:
+            self.names[path] = os.path.relpath(path, self.root)
+        return self.names[path]
 
     def source(self, name):
         if name not in self.sources:

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ps/transport/socket.h"
+#include "fleet/launch/free_ports.h"
 
 namespace millrace::ps {
 namespace {
@@ -29,8 +29,8 @@ Deadline in_etcd(std::chrono::milliseconds time) {
 }
 
 int free_port() {
-  const StatusOr<Socket> socket = Socket::listen({"127.0.0.1", 0});
-  return socket.ok() ? socket->port() : 0;
+  const StatusOr<std::vector<int>> ports = fleet::free_ports(1);
+  return ports.ok() ? ports->front() : 0;
 }
 
 class EtcdTest : public ::testing::Test {

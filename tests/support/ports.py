@@ -1,14 +1,54 @@
 """Ports for processes that a test starts."""
+import random
 import socket
 
+FIRST, LAST = 10000, 65535
 
-def free_ports(count):
-    """So many ports of loopback that nobody has at present."""
-    sockets = [socket.socket() for _ in range(count)]
+
+def outgoing():
+    """The ports, first and last, that the system gives to outgoing connections."""
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            return tuple(map(int, file.read().split()))
+    except (OSError, ValueError):
+        return 32768, 60999
+
+
+def hold(ports):
+    """Sockets at these ports of loopback, or None where one of them is taken."""
+    sockets = []
+    for port in ports:
+        sockets.append(socket.socket())
+        try:
+            sockets[-1].bind(("127.0.0.1", port))
+        except OSError:
+            release(sockets)
+            return None
+    return sockets
+
+
+def release(sockets):
+    for one in sockets:
+        one.close()
+
+
+def free_ports(count, in_a_row=False):
+    """COUNT ports of loopback that nobody uses now, on request one after the other. Outgoing connections of other processes
+    cannot take them before they are used."""
+    begin, end = outgoing()
+    runs = [run for run in (range(FIRST, min(begin, LAST + 1)), range(max(end + 1, FIRST), LAST + 1)) if len(run) >= count]
+    if not runs:
+        runs = [range(FIRST, LAST + 1)]
+    held = {}
+    try:
+        while len(held) < count:
+            run = random.choice(runs)
+            size = count if in_a_row else 1
+            first = random.choice(run[:len(run) - size + 1])
+            ports = range(first, first + size)
+            sockets = None if held.keys() & set(ports) else hold(ports)
+            if sockets:
+                held.update(zip(ports, sockets))
+        return list(held)
     finally:
-        for one in sockets:
-            one.close()
+        release(held.values())

@@ -51,6 +51,36 @@ block 0 {
 )"};
 constexpr const char* kCounter = "@LR_DECAY_COUNTER@";
 
+// The net with batch_norm between its sum and its square, whose moving mean and variance trainers
+// keep.
+std::string with_batch_norm(std::string text, bool startup) {
+  const auto put = [&text](const std::string& before, const std::string& more) {
+    text.insert(text.find(before), more);
+  };
+  if (startup) {
+    put("  uniform_random",
+        "  persist size: f32(100)\n  persist shift: f32(100)\n"
+        "  persist mean: f32(100)\n  persist spread: f32(100)\n");
+    using Filled = std::pair<const char*, const char*>;
+    for (const auto& [name, value] : {Filled("size", "1.0"), Filled("shift", "0.0"),
+                                      Filled("mean", "0.0"), Filled("spread", "1.0")})
+      put("}", fmt::format("  fill_constant -> Out={} {{shape: [100l], value: {}, dtype: 5}}\n",
+                           name, value));
+    return text;
+  }
+  put("  var x:",
+      "  param size: f32(100)\n  param shift: f32(100)\n"
+      "  persist mean: f32(100) stop_gradient\n"
+      "  persist spread: f32(100) stop_gradient\n  var n: f32(-1, 100)\n"
+      "  var own_mean: f32(100)\n  var own_spread: f32(100)\n");
+  put("  square",
+      "  batch_norm X=o Scale=size Bias=shift Mean=mean Variance=spread -> "
+      "Y=n MeanOut=mean VarianceOut=spread SavedMean=own_mean "
+      "SavedVariance=own_spread {momentum: 0.5, epsilon: 0.1, data_layout: \"NCHW\"}\n");
+  text.replace(text.find("square X=o"), 10, "square X=n");
+  return text;
+}
+
 struct KeptEnd {
   int code = -1;
   std::string output;
@@ -76,9 +106,11 @@ class KeptByServers : public ::testing::Test {
   }
 
   // The training program, as one process runs it.
-  void minimize(const std::string& rate) const {
-    write("net", kNet[0]);
-    write("net_startup", kNet[1]);
+  void minimize(const std::string& rate) const { minimize_net(kNet[0], kNet[1], rate); }
+  void minimize_net(const std::string& main, const std::string& startup,
+                    const std::string& rate) const {
+    write("net", main);
+    write("net_startup", startup);
     write("min.json", R"({"losses": ["loss"], "optimizer": [{"type": "sgd", )" + rate + "}]}");
     succeed("transpile-program",
             {"--program", at("net"), "--startup", at("net_startup"), "--minimize", at("min.json"),
@@ -261,6 +293,24 @@ TEST_F(KeptByServers, WhatSchedulesCountIsSavedAndLoaded) {
   write_feeds(3, 6);
   succeed("run-program",
           with(together(3), {"--params", at("saved"), "--save-persistables", at("later.npz")}));
+  expect_alike("later.npz", "one.npz", names);
+}
+
+TEST_F(KeptByServers, WhatTrainersAloneHoldIsSavedAndLoaded) {
+  const std::string rate = R"("learning_rate": 0.1)";
+  minimize_net(with_batch_norm(kNet[0], false), with_batch_norm(kNet[1], true), rate);
+  const KeptEnd made = distribute();
+  ASSERT_EQ(made.code, 0) << made.output;
+  write_feeds(0, 6);
+  write_first_values();
+  const KeptWords begin{"--params", at("first.npz")};
+  succeed("run-program", with(with(alone(6), begin), {"--save-persistables", at("one.npz")}));
+  const KeptWords names{"w", "b", "size", "shift", "mean", "spread"};
+  write_feeds(0, 3);
+  succeed("run-program", with(with(together(3), begin), {"--save-persistables", at("saved.npz")}));
+  write_feeds(3, 6);
+  succeed("run-program",
+          with(together(3), {"--params", at("saved.npz"), "--save-persistables", at("later.npz")}));
   expect_alike("later.npz", "one.npz", names);
 }
 

@@ -396,6 +396,7 @@ Status TrainerJob::finish(const Tool& tool, const Ending& ending) {
   if (ending.gather != nullptr) {
     MILLRACE_ASSIGN_OR_RETURN(*ending.gather, ps::gather_vars(*client_, *slices_));
     MILLRACE_RETURN_IF_ERROR(gather_tables(*ending.gather));
+    MILLRACE_RETURN_IF_ERROR(ps::add_held_vars(saving_trainer(), *ending.gather));
   }
   if (saves) MILLRACE_RETURN_IF_ERROR(save(tool, ending));
   return client_->complete(false);
@@ -409,17 +410,23 @@ Status TrainerJob::gather_tables(NamedValues& values) {
   return Ok();
 }
 
+ps::SavingTrainer TrainerJob::saving_trainer() {
+  ps::SavingTrainer trainer;
+  trainer.link = link_;
+  trainer.slices = &*slices_;
+  trainer.program = program_.get();
+  trainer.scope = &scope_;
+  trainer.trainer = settings_.trainer;
+  trainer.tables = tables_.get();
+  trainer.options.threads = settings_.threads;
+  return trainer;
+}
+
 // As the original's fleet object for transpiled jobs saves.
 Status TrainerJob::save(const Tool& tool, const Ending& ending) {
   fleet::SavedJob job;
   job.form = fleet::FleetClass::kTranspiler;
-  job.trainer.link = link_;
-  job.trainer.slices = &*slices_;
-  job.trainer.program = program_.get();
-  job.trainer.scope = &scope_;
-  job.trainer.trainer = settings_.trainer;
-  job.trainer.tables = tables_.get();
-  job.trainer.options.threads = settings_.threads;
+  job.trainer = saving_trainer();
   const fleet::FleetSaver saver(job);
   const executor::Executor executor(executor::standard_runtime(settings_.files_root),
                                     job.trainer.options);

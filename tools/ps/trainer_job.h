@@ -56,6 +56,7 @@ class TrainerJob final : public Trainer {
   Status load(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status load_folder(const std::string& folder);
   Status load_params(const std::string& path);
+  ps::SavingTrainer saving_trainer();
   /// Programs of a federated trainer that stand beside its main one.
   Status prepare_rounds(const Tool& tool, const Files& files, const executor::Executor& executor);
   Status make_communicator(const Tool& tool, const Settings& settings);
